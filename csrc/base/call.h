@@ -1,0 +1,45 @@
+#pragma once
+
+#include <chrono>
+#include <complex>
+#include <cstdint>
+#include <span>
+
+#include "base/dtype.h"
+#include "base/op.h"
+#include "base/reduce_op.h"
+#include "base/view.h"
+
+namespace customccl {
+
+inline constexpr int kAnySource = -1;
+
+// One operation as a plain value: built by the adapters (c10d, C ABI), carried out by an engine. It owns nothing; whoever
+// built it keeps views and memory alive until the operation is done.
+//
+// Views per operation, n = size of the group, r = this rank:
+//   all_reduce      inputs {1}         outputs {1}          equal counts; may be the same memory
+//   reduce          inputs {1}         outputs {1} on root, {} elsewhere
+//   broadcast       inputs {1} on root, {} elsewhere        outputs {1} elsewhere, {} on root
+//   all_gather      inputs {1}         outputs {n}          outputs[i].count is rank i's input count
+//   reduce_scatter  inputs {n}         outputs {1}          inputs[i].count is rank i's output count
+//   gather          inputs {1}         outputs {n} on root, {} elsewhere
+//   scatter         inputs {n} on root, {} elsewhere        outputs {1}
+//   all_to_all      inputs {n}         outputs {n}          inputs[i] goes to rank i
+//   barrier         none
+//   send            inputs {1}, peer = destination          recv: outputs {1}, peer = source or kAnySource
+// An input may lie exactly on the output it corresponds to (in place); other overlaps are the caller's error.
+struct Call {
+  Op op = Op::kBarrier;
+  DType dtype = DType::kUInt8;
+  ReduceOp reduce_op = ReduceOp::kSum;
+  int root = 0;           // rank in the group: root of rooted operations
+  int peer = kAnySource;  // rank in the group: partner of send and recv
+  std::int64_t tag = 0;   // send and recv only
+  std::complex<double> factor{1.0, 0.0};  // PREMUL_SUM only: this rank's factor
+  std::span<const View> inputs;
+  std::span<const View> outputs;
+  std::chrono::nanoseconds timeout{0};  // zero: the group's
+};
+
+}  // namespace customccl

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+// The operations on a group, listed once.
+
+namespace customccl {
+
+enum class Op : std::uint8_t {
+  kAllReduce,
+  kReduce,
+  kBroadcast,
+  kAllGather,
+  kReduceScatter,
+  kGather,
+  kScatter,
+  kAllToAll,
+  kBarrier,
+  kSend,
+  kRecv,
+};
+
+struct OpInfo {
+  Op op;
+  std::string_view name;
+  bool has_root;
+  bool reduces;
+};
+
+inline constexpr std::array kOps{
+    OpInfo{Op::kAllReduce, "all_reduce", false, true},
+    OpInfo{Op::kReduce, "reduce", true, true},
+    OpInfo{Op::kBroadcast, "broadcast", true, false},
+    OpInfo{Op::kAllGather, "all_gather", false, false},
+    OpInfo{Op::kReduceScatter, "reduce_scatter", false, true},
+    OpInfo{Op::kGather, "gather", true, false},
+    OpInfo{Op::kScatter, "scatter", true, false},
+    OpInfo{Op::kAllToAll, "all_to_all", false, false},
+    OpInfo{Op::kBarrier, "barrier", false, false},
+    OpInfo{Op::kSend, "send", false, false},
+    OpInfo{Op::kRecv, "recv", false, false},
+};
+
+constexpr const OpInfo& info(Op op) { return kOps[static_cast<std::size_t>(op)]; }
+constexpr std::string_view name(Op op) { return info(op).name; }
+
+}  // namespace customccl

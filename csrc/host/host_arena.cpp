@@ -1,0 +1,84 @@
+#include "host/host_arena.h"
+
+#include <new>
+
+#include "host/keeper.h"
+#include "platform/settings.h"
+
+namespace customccl {
+
+namespace {
+
+std::mutex instance_mutex;
+HostArena* instance = nullptr;        // leaked on purpose: peers may read it until the process is gone
+std::uint64_t instance_generation = 0;  // the fork generation that made it
+
+}  // namespace
+
+Status HostArena::get(HostArena*& out) {
+  const std::lock_guard lock(instance_mutex);
+  watch_for_fork();
+  if (instance == nullptr || instance_generation != fork_generation()) {
+    auto* fresh = new HostArena();
+    if (Status status = fresh->create(); !status.ok()) {
+      delete fresh;
+      return status;
+    }
+    instance = fresh;
+    instance_generation = fork_generation();
+  }
+  out = instance;
+  return {};
+}
+
+HostArena* HostArena::existing() {
+  const std::lock_guard lock(instance_mutex);
+  return instance_generation == fork_generation() ? instance : nullptr;
+}
+
+Status HostArena::create() {
+  bytes_ = settings().arena_bytes;
+  if (Status status = create_memory_file("customccl", bytes_, file_); !status.ok()) return status;
+  if (Status status = map_memory_file(file_.fd, bytes_, base_); !status.ok()) return status;
+  ranges_ = RangeAllocator(bytes_);
+  secret_ = random_id();
+  Block first;
+  if (Status status = allocate(sizeof(ArenaHeader), first); !status.ok()) return status;
+  auto* made = new (base_) ArenaHeader();
+  made->id = random_id();
+  made->bell.prepare();
+  return start_keeper(*this);
+}
+
+Status HostArena::allocate(std::size_t bytes, Block& out) {
+  const std::lock_guard lock(mutex_);
+  const auto offset = ranges_.take(bytes);
+  if (!offset) {
+    return {Code::kSystem, "customccl: the shared memory of this process is used up (" + std::to_string(in_use_) + " of " +
+                               std::to_string(bytes_) + " bytes, " + std::to_string(bytes) +
+                               " more wanted). Destroy groups that are no longer used, or raise CUSTOMCCL_ARENA_BYTES."};
+  }
+  bytes = RangeAllocator::rounded(bytes);
+  if (Status status = reserve_pages(file_.fd, *offset, bytes); !status.ok()) {
+    release_pages(file_.fd, *offset, bytes);
+    ranges_.give(*offset, bytes);
+    return status;
+  }
+  in_use_ += bytes;
+  out = {*offset, bytes, base_ + *offset};
+  return {};
+}
+
+void HostArena::release(const Block& block) {
+  const std::lock_guard lock(mutex_);
+  release_pages(file_.fd, block.offset, block.bytes);
+  ranges_.give(block.offset, block.bytes);
+  in_use_ -= block.bytes;
+}
+
+std::size_t HostArena::bytes_in_use() const {
+  const std::lock_guard lock(mutex_);
+  return in_use_;
+}
+
+}  // namespace customccl

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstddef>
+#include <mutex>
+#include <string>
+
+#include "base/status.h"
+#include "host/arena_header.h"
+#include "host/range_allocator.h"
+#include "platform/memory_file.h"
+
+namespace customccl {
+
+// A range of this process's arena, with its pages present.
+struct Block {
+  std::size_t offset = 0;
+  std::size_t bytes = 0;
+  std::byte* data = nullptr;
+};
+
+// The shared memory of this process: one nameless file, mapped whole by every local peer, from which all groups take their
+// control blocks, staging and mailboxes. Address space is reserved generously and pages exist only for what is in use.
+// One per process, made at the first group and never destroyed (the kernel takes it back). Thread-safe.
+class HostArena {
+ public:
+  // The arena of this process. After a fork the child gets one of its own.
+  static Status get(HostArena*& out);
+  // The arena if there is one, else nullptr; makes none.
+  static HostArena* existing();
+
+  // The contents of a fresh block are zero.
+  Status allocate(std::size_t bytes, Block& out);
+  void release(const Block& block);
+
+  ArenaHeader& header() const { return *reinterpret_cast<ArenaHeader*>(base_); }
+  std::byte* base() const { return base_; }
+  std::size_t bytes() const { return bytes_; }
+  const Fd& fd() const { return file_.fd; }
+  const std::string& mechanism() const { return file_.mechanism; }
+  std::size_t bytes_in_use() const;
+  const Id128& secret() const { return secret_; }
+
+ private:
+  HostArena() : ranges_(0) {}
+  Status create();
+
+  MemoryFile file_;
+  std::byte* base_ = nullptr;
+  std::size_t bytes_ = 0;
+  Id128 secret_{};
+  mutable std::mutex mutex_;  // guards what follows
+  RangeAllocator ranges_;
+  std::size_t in_use_ = 0;
+};
+
+}  // namespace customccl

@@ -1,0 +1,82 @@
+#include "host/keeper.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <future>
+#include <thread>
+
+#include "host/host_arena.h"
+#include "platform/log.h"
+#include "platform/unix_socket.h"
+
+namespace customccl {
+
+namespace {
+
+constexpr Nanos kPatience = std::chrono::seconds(5);  // a stranger that connects and says nothing is dropped after this
+
+// One peer: check who it is, hear the secret, give it the descriptor. Anything odd: log and drop, the job goes on.
+void serve_peer(const HostArena& arena, const Fd& peer) {
+  const Deadline deadline(kPatience);
+  PeerCredentials who;
+  Id128 secret{};
+  Status status = peer_credentials(peer, who);
+  if (status.ok() && who.uid != ::geteuid()) {
+    log(LogLevel::kWarning, "refused a connection from uid " + std::to_string(who.uid) + " to the shared-memory socket");
+    return;
+  }
+  if (status.ok()) status = recv_exact(peer, &secret, sizeof(secret), deadline);
+  if (status.ok() && secret != arena.secret()) {
+    log(LogLevel::kWarning, "refused pid " + std::to_string(who.pid) + ": it does not know this job's secret");
+    return;
+  }
+  if (status.ok()) status = send_descriptor(peer, arena.fd(), deadline);
+  if (!status.ok()) log(LogLevel::kInfo, "a peer went away during the shared-memory handshake: " + status.message);
+}
+
+void keep(HostArena& arena, const Fd& listener) {
+  for (;;) {
+    pollfd waiting{listener.get(), POLLIN, 0};
+    if (::poll(&waiting, 1, -1) < 0 && errno != EINTR) return;
+    const Fd peer(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (peer) serve_peer(arena, peer);
+  }
+}
+
+// Signals belong to the program's own threads.
+void block_all_signals(sigset_t& previous) {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &previous);
+}
+
+}  // namespace
+
+std::string keeper_address(const Id128& arena_id) { return "customccl-" + to_hex(arena_id); }
+
+Status start_keeper(HostArena& arena) {
+  Fd listener;
+  if (Status status = listen_abstract(keeper_address(arena.header().id), listener); !status.ok()) return status;
+  std::promise<bool> adopted;
+  auto result = adopted.get_future();
+  sigset_t previous;
+  block_all_signals(previous);
+  std::thread([&arena, socket = std::move(listener), promise = std::move(adopted)]() mutable {
+    pthread_setname_np(pthread_self(), "customccl-keep");
+    promise.set_value(arena.header().life.adopt());
+    keep(arena, socket);
+  }).detach();
+  pthread_sigmask(SIG_SETMASK, &previous, nullptr);
+  if (!result.get()) {
+    return {Code::kSystem,
+            "customccl: the kernel refused set_robust_list, by which peers learn that a process died. A seccomp profile is the "
+            "usual cause; allow set_robust_list."};
+  }
+  return {};
+}
+
+}  // namespace customccl

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+#include "platform/process.h"
+
+namespace customccl {
+
+class HostArena;
+
+// Starts the keeper: one thread per process, asleep in poll(2), that lives as long as the process. It owns the life word (so
+// the word shows the death of the process, not of whichever thread made the first group) and hands the arena's descriptor to
+// peers that connect. Returns when the life word is adopted and the socket listens.
+Status start_keeper(HostArena& arena);
+
+// The abstract socket at which the arena with this id is served. Who connects must have our uid and know the secret.
+std::string keeper_address(const Id128& arena_id);
+
+}  // namespace customccl

@@ -1,0 +1,103 @@
+#include "host/peer_arena.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "host/host_arena.h"
+#include "host/keeper.h"
+#include "platform/memory_file.h"
+#include "platform/unix_socket.h"
+
+namespace customccl {
+
+namespace {
+
+std::mutex registry_mutex;
+// Mapped arenas; an entry lives as long as a group uses it. A forked child has none of its parent's mappings, so the fork
+// generation is part of the key. Leaked on purpose (no static destructors).
+using Key = std::pair<std::uint64_t, Id128>;
+auto& registry = *new std::map<Key, std::weak_ptr<PeerArena>>();
+
+std::string boot_id() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string text;
+  std::getline(file, text);
+  return text;
+}
+
+Status unreachable(const ArenaAddress& address, const std::string& why) {
+  return {Code::kUnreachable, "process " + std::to_string(address.pid) + " on host " + address.host +
+                                  " does not share memory with process " + std::to_string(::getpid()) + " on host " +
+                                  host_name() + ": " + why};
+}
+
+Status fetch_descriptor(const ArenaAddress& address, const Deadline& deadline, Fd& out) {
+  Fd socket;
+  if (Status status = connect_abstract(keeper_address(address.id), deadline, socket); !status.ok()) {
+    return unreachable(address, "its local socket cannot be reached (" + status.message + ")");
+  }
+  PeerCredentials who;
+  if (Status status = peer_credentials(socket, who); !status.ok()) return status;
+  if (who.uid != ::geteuid()) return unreachable(address, "it runs as uid " + std::to_string(who.uid));
+  if (Status status = send_exact(socket, &address.secret, sizeof(address.secret), deadline); !status.ok()) return status;
+  return recv_descriptor(socket, deadline, out);
+}
+
+Status map_peer(const ArenaAddress& address, const Deadline& deadline, std::shared_ptr<PeerArena>& out) {
+  Fd fd;
+  if (Status status = fetch_descriptor(address, deadline, fd); !status.ok()) return status;
+  struct stat facts {};
+  if (::fstat(fd.get(), &facts) != 0 || static_cast<std::uint64_t>(facts.st_size) != address.bytes) {
+    return unreachable(address, "the memory it sent has another size than it announced");
+  }
+  std::byte* base = nullptr;
+  if (Status status = map_memory_file(fd, address.bytes, base); !status.ok()) return status;
+  out = std::make_shared<PeerArena>(base, address.bytes, true);
+  const auto* header = reinterpret_cast<const ArenaHeader*>(base);
+  if (header->magic != ArenaHeader::kMagic || header->version != ArenaHeader::kVersion || header->id != address.id) {
+    return unreachable(address, "the memory it sent is not the arena it announced (another version of customccl?)");
+  }
+  return {};
+}
+
+}  // namespace
+
+Status ArenaAddress::own(ArenaAddress& out) {
+  HostArena* arena = nullptr;
+  if (Status status = HostArena::get(arena); !status.ok()) return status;
+  out = {arena->header().id, arena->secret(), arena->bytes(), ::getpid(), customccl::boot_id(), host_name()};
+  return {};
+}
+
+PeerArena::~PeerArena() {
+  // In a forked child the mapping does not exist, and something else may lie at its address.
+  if (mapped_ && generation_ == fork_generation()) unmap_memory(base_, bytes_);
+}
+
+Status attach(const ArenaAddress& address, const Deadline& deadline, std::shared_ptr<PeerArena>& out) {
+  HostArena* own = nullptr;
+  if (Status status = HostArena::get(own); !status.ok()) return status;
+  const std::lock_guard lock(registry_mutex);
+  std::erase_if(registry, [](const auto& entry) { return entry.second.expired(); });
+  const Key key{fork_generation(), address.id};
+  if (const auto known = registry.find(key); known != registry.end()) {
+    out = known->second.lock();
+    if (out != nullptr) return {};
+  }
+  if (address.id == own->header().id) {
+    out = std::make_shared<PeerArena>(own->base(), own->bytes(), false);
+  } else if (address.boot_id != boot_id()) {
+    return unreachable(address, "it runs under another kernel");
+  } else if (Status status = map_peer(address, deadline, out); !status.ok()) {
+    return status;
+  }
+  registry[key] = out;
+  return {};
+}
+
+}  // namespace customccl

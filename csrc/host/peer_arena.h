@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "host/arena_header.h"
+#include "platform/clock.h"
+
+namespace customccl {
+
+// Where a process's arena is found. Travels through the bootstrap store as text.
+struct ArenaAddress {
+  Id128 id{};
+  Id128 secret{};
+  std::uint64_t bytes = 0;
+  std::int64_t pid = 0;
+  std::string boot_id;
+  std::string host;
+
+  static Status own(ArenaAddress& out);
+};
+
+// Another process's arena, mapped here (or this process's own). Shared by all groups with that process.
+class PeerArena {
+ public:
+  PeerArena(std::byte* base, std::size_t bytes, bool mapped) : base_(base), bytes_(bytes), mapped_(mapped) {}
+  ~PeerArena();
+  PeerArena(const PeerArena&) = delete;
+  PeerArena& operator=(const PeerArena&) = delete;
+
+  // The address of [offset, offset + bytes), or nullptr when that is not inside the arena. Offsets come from a peer: always ask.
+  std::byte* at(std::uint64_t offset, std::uint64_t bytes) const {
+    return offset <= bytes_ && bytes <= bytes_ - offset ? base_ + offset : nullptr;
+  }
+  bool dead() const { return header().life.dead(); }
+  Doorbell& bell() const { return header().bell; }
+
+ private:
+  ArenaHeader& header() const { return *reinterpret_cast<ArenaHeader*>(base_); }
+
+  std::byte* base_;
+  std::size_t bytes_;
+  bool mapped_;
+  std::uint64_t generation_ = fork_generation();
+};
+
+// Maps the arena at `address`, once per process however many groups ask. That it is the same memory is proved: the descriptor
+// comes over a local socket from a process with our uid, and the mapped header carries the 128-bit id from the store.
+// kUnreachable: the two processes cannot share memory (other host, other network namespace); the message says why.
+Status attach(const ArenaAddress& address, const Deadline& deadline, std::shared_ptr<PeerArena>& out);
+
+}  // namespace customccl

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace customccl {
+
+// How bytes are written. Streaming (non-temporal) stores bypass the caches: 12x faster into staging that a core with
+// another last-level cache still holds, slower into staging that shares one (docs/performance.md).
+enum class Store : std::uint8_t { kPlain, kStreaming };
+
+// Copies `bytes` from src to dst; the ranges do not overlap, or are equal (then nothing is done).
+// A streaming copy ends with a store fence, so a flag published afterwards with release order covers it.
+void copy(std::byte* dst, const std::byte* src, std::size_t bytes, Store store);
+
+}  // namespace customccl

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <bitset>
+#include <string>
+#include <vector>
+
+namespace customccl {
+
+inline constexpr int kMaxCpus = 1024;
+using CpuSet = std::bitset<kMaxCpus>;
+
+// The processors this process may run on, now (sched_getaffinity).
+CpuSet affinity();
+
+// How many processors' worth of time the cgroup grants (cpu.max, v2 or v1, of this process and its parents); 0 = no limit.
+double cgroup_cpu_limit();
+
+enum class InstructionSet { kBaseline, kAvx2, kAvx512 };
+InstructionSet instruction_set();  // the widest the kernels may use here; CUSTOMCCL_ISA lowers it
+std::string to_string(InstructionSet);
+
+// Sets of processors that share a last-level cache, as the kernel tells (virtual machines may lie).
+std::vector<CpuSet> cache_domains();
+std::string to_string(const CpuSet&);  // "0-3,8"
+
+// One spin-wait hint to the processor.
+inline void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace customccl

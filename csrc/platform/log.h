@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string_view>
+
+namespace customccl {
+
+enum class LogLevel { kOff, kError, kWarning, kInfo, kDebug };
+
+// One line on stderr: "[customccl warning pid 123] text". Silent below the level set by CUSTOMCCL_LOG (default warning).
+bool log_enabled(LogLevel level);
+void log(LogLevel level, std::string_view text);
+
+}  // namespace customccl

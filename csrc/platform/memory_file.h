@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "platform/fd.h"
+
+// Anonymous shared memory: a file without a name, so nothing can be guessed and nothing is left behind after a kill.
+
+namespace customccl {
+
+struct MemoryFile {
+  Fd fd;
+  std::string mechanism;  // "memfd", or which fallback was used and why memfd was not
+};
+
+// A sparse file of `bytes`, sealed against shrinking and growing where the mechanism allows (a peer cannot SIGBUS us).
+// Tries memfd_create, then shm_open with a random name that is unlinked at once, then O_TMPFILE in /dev/shm.
+Status create_memory_file(std::string_view label, std::size_t bytes, MemoryFile& out);
+
+// Maps all of it, shared, readable and writable, and keeps it out of forked children (MADV_DONTFORK).
+Status map_memory_file(const Fd& fd, std::size_t bytes, std::byte*& out);
+void unmap_memory(std::byte* base, std::size_t bytes);
+
+// Makes the pages of [offset, offset + bytes) exist (fallocate), so running out of memory is an error here and not a signal
+// later. release_pages gives them back (they read as zero afterwards).
+Status reserve_pages(const Fd& fd, std::size_t offset, std::size_t bytes);
+void release_pages(const Fd& fd, std::size_t offset, std::size_t bytes);
+
+}  // namespace customccl

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+namespace customccl {
+
+using Id128 = std::array<std::uint64_t, 2>;
+
+Id128 random_id();  // getrandom(2)
+std::string to_hex(const Id128&);
+
+// How many forks lie between the process that first called watch_for_fork() and this one: 0 there, 1 in its child, ...
+// (pthread_atfork). Groups remember the value they were made under: a child must not touch its parent's groups.
+void watch_for_fork();
+std::uint64_t fork_generation();
+
+std::string host_name();
+
+}  // namespace customccl
