@@ -2,6 +2,7 @@
 
 #include <bitset>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace customccl {
@@ -21,7 +22,8 @@ std::string to_string(InstructionSet);
 
 // Sets of processors that share a last-level cache, as the kernel tells (virtual machines may lie).
 std::vector<CpuSet> cache_domains();
-std::string to_string(const CpuSet&);  // "0-3,8"
+std::string to_string(const CpuSet&);            // "0-3,8"
+CpuSet parse_cpu_set(std::string_view text);  // the opposite; what it cannot read is left out
 
 // One spin-wait hint to the processor.
 inline void relax() {

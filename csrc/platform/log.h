@@ -10,4 +10,8 @@ enum class LogLevel { kOff, kError, kWarning, kInfo, kDebug };
 bool log_enabled(LogLevel level);
 void log(LogLevel level, std::string_view text);
 
+// For the settings alone, which decide the level and so cannot ask log_enabled().
+LogLevel log_level_named(std::string_view name);  // unknown names: kWarning
+void write_log_line(LogLevel level, std::string_view text);
+
 }  // namespace customccl

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <cstdint>
+#include <cstddef>
 #include <span>
 #include <string>
 #include <string_view>
@@ -28,6 +28,9 @@ struct Settings {
 
 // Read from the environment at the first call; a value that cannot be read keeps the default and is reported in the log.
 const Settings& settings();
+
+// Whether CUSTOMCCL_DISABLE names `mechanism`.
+bool disabled(std::string_view mechanism);
 
 // For `info` and docs/settings.md.
 struct SettingInfo {

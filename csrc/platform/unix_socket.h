@@ -10,10 +10,14 @@
 #include "platform/fd.h"
 
 // Unix sockets with abstract names (they live in the network namespace and vanish with their owner), for passing one
-// descriptor to a peer on the same host. All waits have a deadline.
+// descriptor to a peer on the same host. All waits have a deadline. Sockets made here do not block and close on exec.
+//
+// Codes: kTimeout when the deadline passed, kPeerDied when the other side closed, kUnreachable when nobody listens,
+// kInvalidArgument for a bad name, kMismatch for bytes that are not what was agreed, kSystem for the rest.
 
 namespace customccl {
 
+// As the kernel knew the peer when it connected or listened; the pid is 0 when it lies in a foreign pid namespace.
 struct PeerCredentials {
   pid_t pid = 0;
   uid_t uid = 0;
@@ -21,6 +25,7 @@ struct PeerCredentials {
 
 // `name` has no leading NUL; it is added here.
 Status listen_abstract(const std::string& name, Fd& out);
+Status accept_connection(const Fd& listener, const Deadline& deadline, Fd& out);
 Status connect_abstract(const std::string& name, const Deadline& deadline, Fd& out);
 Status peer_credentials(const Fd& socket, PeerCredentials& out);  // SO_PEERCRED
 

@@ -1,0 +1,83 @@
+#include "platform/cpu_topology.h"
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+
+namespace customccl {
+namespace {
+
+// The processors that share the highest-level cache of `cpu`; empty when the kernel does not say.
+CpuSet last_level_cache(const std::string& root, std::size_t cpu) {
+  const std::string folder = root + "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/cache/index";
+  CpuSet widest;
+  int highest = 0;
+  for (int index = 0;; ++index) {
+    const std::string cache = folder + std::to_string(index);
+    int level = 0;
+    if (!(std::ifstream(cache + "/level") >> level)) return widest;
+    std::string shared;
+    if (level <= highest || !(std::ifstream(cache + "/shared_cpu_list") >> shared)) continue;
+    highest = level;
+    widest = parse_cpu_list(shared);
+  }
+}
+
+}  // namespace
+
+CpuSet parse_cpu_list(std::string_view text) {
+  CpuSet set;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  const auto number = [&](unsigned& out) {
+    const auto [rest, error] = std::from_chars(at, end, out);
+    at = rest;
+    return error == std::errc{};
+  };
+  const auto accept = [&](char wanted) { return at != end && *at == wanted && ++at != nullptr; };
+
+  do {
+    unsigned first = 0;
+    if (!number(first)) break;
+    unsigned last = first;
+    if (accept('-') && !number(last)) break;
+    for (unsigned cpu = first; cpu <= last && cpu < kMaxCpus; ++cpu) set.set(cpu);
+  } while (accept(','));
+  return set;
+}
+
+std::string to_string(const CpuSet& set) {
+  std::string text;
+  for (std::size_t cpu = 0; cpu < set.size(); ++cpu) {
+    if (!set[cpu]) continue;
+    std::size_t last = cpu;
+    while (last + 1 < set.size() && set[last + 1]) ++last;
+    if (!text.empty()) text += ',';
+    text += std::to_string(cpu);
+    if (last > cpu) text += '-' + std::to_string(last);
+    cpu = last;
+  }
+  return text;
+}
+
+std::vector<CpuSet> cache_domains_below(const std::string& root, const CpuSet& wanted) {
+  std::vector<CpuSet> domains;
+  CpuSet unknown;
+  CpuSet known;
+  for (std::size_t cpu = 0; cpu < wanted.size(); ++cpu) {
+    if (!wanted[cpu] || known[cpu]) continue;
+    const CpuSet shared = last_level_cache(root, cpu) & ~known;
+    if (!shared[cpu]) {
+      unknown.set(cpu);
+      continue;
+    }
+    domains.push_back(shared);
+    known |= shared;
+  }
+  if (unknown.any()) domains.push_back(unknown & ~known);
+  return domains;
+}
+
+std::vector<CpuSet> cache_domains() { return cache_domains_below("", affinity()); }
+
+}  // namespace customccl

@@ -1,0 +1,152 @@
+#include "platform/memory_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string>
+
+#include "platform/byte_size.h"
+#include "platform/errno_text.h"
+#include "platform/log.h"
+#include "platform/process.h"
+#include "platform/settings.h"
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U  // Linux 6.3; older C libraries do not name it
+#endif
+
+namespace customccl {
+namespace {
+
+// fallocate on shared memory gives up and undoes its work when a signal arrives. Pieces this small (about 1 ms) let it get
+// through between the ticks of a sampling profiler.
+constexpr std::size_t kReservePiece = std::size_t{2} << 20;
+
+int open_memfd(std::string_view label) {
+  if (disabled("memfd")) {
+    errno = EPERM;
+    return -1;
+  }
+  const std::string name(label.substr(0, 200));  // the kernel takes at most 249 bytes
+  const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+  const int fd = ::memfd_create(name.c_str(), flags | MFD_NOEXEC_SEAL);
+  return fd < 0 && errno == EINVAL ? ::memfd_create(name.c_str(), flags) : fd;
+}
+
+int open_unlinked_shm() {
+  const std::string name = "/customccl-" + to_hex(random_id());
+  const int fd = ::shm_open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd >= 0) ::shm_unlink(name.c_str());
+  return fd;
+}
+
+int open_shm_tmpfile() { return ::open("/dev/shm", O_TMPFILE | O_RDWR | O_EXCL | O_CLOEXEC, 0600); }
+
+// Opens by the first mechanism that works; `mechanism` collects why the ones before it did not.
+Status open_anonymous(std::string_view label, MemoryFile& out) {
+  out.fd = Fd(open_memfd(label));
+  if (out.fd) {
+    out.mechanism = "memfd";
+    return {};
+  }
+  std::string refused = "memfd_create: " + errno_text(errno);
+  out.fd = Fd(open_unlinked_shm());
+  if (out.fd) {
+    out.mechanism = "shm_open, unlinked (" + refused + ")";
+    return {};
+  }
+  refused += "; shm_open: " + errno_text(errno);
+  out.fd = Fd(open_shm_tmpfile());
+  if (out.fd) {
+    out.mechanism = "O_TMPFILE in /dev/shm (" + refused + ")";
+    return {};
+  }
+  refused += "; open(/dev/shm, O_TMPFILE): " + errno_text(errno);
+  return {Code::kSystem, "No way to make anonymous shared memory works here: " + refused +
+                             ". Allow memfd_create(2) in the container's seccomp profile, or mount a writable /dev/shm."};
+}
+
+// ftruncate beyond RLIMIT_FSIZE would not fail but kill the process (SIGXFSZ), so the limit is asked first.
+Status set_size(const MemoryFile& file, std::size_t bytes) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && bytes > limit.rlim_cur) {
+    return {Code::kSystem, "Shared memory of " + format_byte_size(bytes) + " bytes exceeds the file size limit of " +
+                               format_byte_size(limit.rlim_cur) +
+                               " bytes of this process. Raise it (ulimit -f) or lower CUSTOMCCL_ARENA_BYTES."};
+  }
+  if (::ftruncate(file.fd.get(), static_cast<off_t>(bytes)) == 0) return {};
+  return system_error("Cannot size shared memory (" + file.mechanism + ") to " + format_byte_size(bytes) + " bytes",
+                      errno, "Lower CUSTOMCCL_ARENA_BYTES.");
+}
+
+}  // namespace
+
+Status create_memory_file(std::string_view label, std::size_t bytes, MemoryFile& out) {
+  MemoryFile file;
+  if (Status status = open_anonymous(label, file); !status.ok()) return status;
+  if (Status status = set_size(file, bytes); !status.ok()) return status;
+  // Files in /dev/shm cannot be sealed: there the peers have to be trusted, as they run under the same user.
+  if (file.mechanism == "memfd" && ::fcntl(file.fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    file.mechanism += ", unsealed (F_ADD_SEALS: " + errno_text(errno) + ")";
+  }
+  out = std::move(file);
+  return {};
+}
+
+Status map_memory_file(const Fd& fd, std::size_t bytes, std::byte*& out) {
+  struct stat facts {};
+  if (::fstat(fd.get(), &facts) != 0) return system_error("Cannot examine the shared memory of a process", errno);
+  if (facts.st_size < 0 || static_cast<std::size_t>(facts.st_size) < bytes) {
+    return {Code::kInvalidArgument, "Refused to map " + std::to_string(bytes) + " bytes of shared memory that has only " +
+                                        std::to_string(facts.st_size) + ": touching the rest would kill this process."};
+  }
+  void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd.get(), 0);
+  if (base == MAP_FAILED) {
+    return system_error("Cannot map " + format_byte_size(bytes) + " bytes of shared memory", errno,
+                        "Raise the address space limit (ulimit -v) or lower CUSTOMCCL_ARENA_BYTES.");
+  }
+  if (::madvise(base, bytes, MADV_DONTFORK) != 0) {
+    const int error = errno;
+    ::munmap(base, bytes);
+    return system_error("Cannot keep shared memory out of forked children (MADV_DONTFORK)", error);
+  }
+  ::madvise(base, bytes, MADV_DONTDUMP);  // a smaller core file is a kindness, not a need
+  out = static_cast<std::byte*>(base);
+  return {};
+}
+
+void unmap_memory(std::byte* base, std::size_t bytes) {
+  if (base != nullptr) ::munmap(base, bytes);
+}
+
+Status reserve_pages(const Fd& fd, std::size_t offset, std::size_t bytes) {
+  for (std::size_t done = 0; done < bytes;) {
+    const std::size_t piece = std::min(kReservePiece, bytes - done);
+    if (::fallocate(fd.get(), 0, static_cast<off_t>(offset + done), static_cast<off_t>(piece)) == 0) {
+      done += piece;
+    } else if (errno != EINTR) {
+      return system_error("Cannot reserve " + format_byte_size(bytes) + " bytes of shared memory (got " +
+                              format_byte_size(done) + ")",
+                          errno,
+                          "Give the machine, the container's memory limit or /dev/shm (docker: --shm-size) more room, or "
+                          "lower CUSTOMCCL_STAGING_BUDGET.");
+    }
+  }
+  return {};
+}
+
+void release_pages(const Fd& fd, std::size_t offset, std::size_t bytes) {
+  if (bytes == 0) return;
+  const int mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+  while (::fallocate(fd.get(), mode, static_cast<off_t>(offset), static_cast<off_t>(bytes)) != 0) {
+    if (errno == EINTR) continue;
+    log(LogLevel::kWarning, "cannot give back " + format_byte_size(bytes) + " bytes of shared memory: " + errno_text(errno));
+    return;
+  }
+}
+
+}  // namespace customccl
