@@ -1,0 +1,61 @@
+"""Builds the package: Python files by setuptools, everything in C++ by one run of CMake.
+
+Why torch is no build requirement: the shim must be compiled against the torch that is already in the environment, so the package is
+installed with `pip install --no-build-isolation .`; an isolated build would fetch some other torch and pass its headers off as yours.
+
+Why one Extension that names no sources: setuptools needs one to know that the wheel is not pure Python. What it stands for are two
+files, libcustomccl.so and the shim for the torch found, and CMake knows how to make both.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+ROOT = Path(__file__).resolve().parent
+
+
+def tool(name: str) -> str:
+    """Path of cmake or ninja: from this environment's scripts (PyPI packages of the same name) or from PATH."""
+    for folder in (sysconfig.get_path("scripts"), os.environ.get("PATH")):
+        found = shutil.which(name, path=folder)
+        if found:
+            return found
+    raise SystemExit(f"{name} is missing: pip install {name}")
+
+
+class CMakeBuild(build_ext):
+    """Configures, builds and installs the component "package" of the CMake graph into the wheel or the source tree."""
+
+    def run(self) -> None:
+        # One build folder per Python, so that switching environments does not rebuild one over the other.
+        folder = os.environ.get("CUSTOMCCL_BUILD_DIR") or ROOT / "build" / f"package-{sys.implementation.cache_tag}"
+        # In place (editable install): the libraries land beside the Python files.
+        target = ROOT if self.inplace else Path(self.build_lib).resolve()
+        cmake = tool("cmake")
+        options = [
+            f"-DCUSTOMCCL_PYTHON={sys.executable}",
+            f"-DCMAKE_MAKE_PROGRAM={tool('ninja')}",
+            f"-DCUSTOMCCL_TESTS={os.environ.get('CUSTOMCCL_TESTS', 'OFF')}",
+        ]
+        jobs = os.environ.get("MAX_JOBS") or str(len(os.sched_getaffinity(0)))
+        subprocess.run([cmake, "-S", ROOT, "-B", folder, "-G", "Ninja", *options], check=True)
+        subprocess.run([cmake, "--build", folder, "--parallel", jobs], check=True)
+        subprocess.run([cmake, "--install", folder, "--component", "package", "--prefix", target], check=True)
+
+    def get_outputs(self) -> list[str]:
+        return sorted(str(path) for path in Path(self.build_lib, "torch_customccl").glob("*.so"))
+
+
+def version() -> str:
+    text = (ROOT / "torch_customccl" / "_version.py").read_text()
+    return re.search(r'__version__ = "(.+)"', text)[1]
+
+
+setup(version=version(), ext_modules=[Extension("torch_customccl._shim_for_this_torch", sources=[])], cmdclass={"build_ext": CMakeBuild})

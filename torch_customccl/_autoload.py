@@ -1,0 +1,65 @@
+"""What the entry points call: makes torch know the name "customccl" without loading any C++.
+
+`import torch` calls autoload() in every process of the environment, so it must not raise (torch would refuse to import) and must
+cost next to nothing; register() is what torch 2.14 and later call when the name is first used.
+"""
+
+from typing import Any
+
+NAME = "customccl"
+
+
+def autoload() -> None:
+    """Entry point of group "torch.backends". Never raises: at worst warns that the backend is not there."""
+    try:
+        register()
+    except Exception as error:
+        _warn(error)
+
+
+def register() -> None:
+    """Entry point of group "torch.distributed.backends". Registers the lazy creators; a second call changes nothing."""
+    import torch.distributed as dist
+
+    if not dist.is_available() or NAME.upper() in dist.Backend._plugins:
+        return
+    # A list, not "cpu": torch up to 2.13 iterates over a string letter by letter.
+    dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu"])
+    _repair_default_backend()
+    _register_with_dist2()
+
+
+def _create(group: Any, options: Any) -> Any:
+    from torch_customccl.backend import create
+
+    return create(group, options)
+
+
+def _create_group(*args: Any, **kwargs: Any) -> Any:
+    from torch_customccl.backend import create_group
+
+    return create_group(*args, **kwargs)
+
+
+def _repair_default_backend() -> None:
+    from torch_customccl._default_backend import install
+
+    install()
+
+
+def _register_with_dist2() -> None:
+    try:
+        from torch.distributed import _dist2
+    except ImportError:  # experimental in torch: may move or go
+        return
+    if NAME not in _dist2._BACKENDS:
+        _dist2.register_backend(NAME, _create_group)
+
+
+def _warn(error: Exception) -> None:
+    try:
+        import warnings
+
+        warnings.warn(f"torch_customccl could not register its backend: {type(error).__name__}: {error}", stacklevel=3)
+    except Exception:  # warnings turned into errors, or no interpreter left to warn
+        return

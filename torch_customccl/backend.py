@@ -1,0 +1,72 @@
+"""Makes backends: what torch calls when a group names "customccl", and the same for groups outside torch's global world."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from torch_customccl._loader import load
+
+
+def create(group: Any, options: Any) -> Any:
+    """The creator that torch calls, once per group, on every member.
+
+    group: torch's _DistributedBackendOptions (store, rank, size, timeout, name, global ranks).
+    options: a torch_customccl.Options; None, or the options of another backend of the same group, mean the defaults.
+    Raises RuntimeError if this installation has no shim for the torch that is running.
+    """
+    ranks = group.global_ranks_in_group  # empty for the default group
+    return make_backend(
+        group.store, group.group_rank, group.group_size, group.timeout, name=group.group_id, global_ranks=ranks, options=options
+    )
+
+
+def make_backend(
+    store: dist.Store,
+    rank: int,
+    size: int,
+    timeout: timedelta,
+    *,
+    name: str = "",
+    global_ranks: Sequence[int] = (),
+    options: Any = None,
+) -> Any:
+    """A backend for `size` ranks that meet in `store`; this process is `rank`. Needs no init_process_group.
+
+    timeout: limit of the set-up and of every operation that names none.
+    global_ranks: what error messages call ranks 0..size-1; by default just that.
+    """
+    shim = load()
+    ours = options if isinstance(options, shim.Options) else None
+    return shim.create_backend(_own_keys(store, rank), rank, size, timeout, name, list(global_ranks) or list(range(size)), ours)
+
+
+def create_group(
+    store: dist.Store, rank: int, world_size: int, timeout: timedelta, device: torch.device, **kwargs: Any
+) -> dist.ProcessGroup:
+    """The factory of torch.distributed._dist2: a ProcessGroup that torch's global world knows nothing of.
+
+    Keywords: `options`, a torch_customccl.Options; `group_name`, for messages.
+    """
+    options = kwargs.pop("options", None)
+    name = kwargs.pop("group_name", "")
+    if kwargs:
+        raise TypeError(f"customccl: unknown arguments {sorted(kwargs)}; known: options, group_name")
+    if device.type != "cpu":
+        raise ValueError(f"customccl serves CPU tensors; a group for device {device} cannot be made")
+    backend = make_backend(store, rank, world_size, timeout, name=name, options=options)
+    group = dist.ProcessGroup(store, rank, world_size)
+    group._set_default_backend(dist.ProcessGroup.BackendType.CUSTOM)
+    group._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.CUSTOM, backend)
+    return group
+
+
+def _own_keys(store: dist.Store, rank: int) -> dist.Store:
+    """A part of `store` that no earlier group on the same store used.
+
+    Destroying and making a group again on one store reuses torch's key prefixes, and a rank that reads its predecessor's keys would
+    connect to nobody. Each rank counts its own groups on this store; ranks make them in the same order, so they agree.
+    """
+    return dist.PrefixStore(f"{store.add(f'groups_of_rank_{rank}', 1)}", store)
