@@ -1,0 +1,39 @@
+"""Fixtures for all tests that run ranks."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent / "python"))
+
+from harness.footprint import Footprint
+from harness.pool import Pool, Ranks
+
+
+@pytest.fixture(scope="session")
+def rank_pool() -> Iterator[Pool]:
+    """The warm processes. When the session ends, all ranks must end in good order and leave nothing behind."""
+    before = Footprint.now()
+    pool = Pool()
+    yield pool
+    pool.close()
+    before.check_nothing_new(compare_descriptors=False)  # the store and multiprocessing's helpers keep some
+
+
+@pytest.fixture
+def ranks(rank_pool: Pool) -> Iterator[Ranks]:
+    """`ranks(3).run(body)` runs `body(rank, size)` in each rank of a warm group of 3."""
+    yield Ranks(rank_pool)
+    rank_pool.end_fresh()
+
+
+@pytest.fixture
+def nothing_left(rank_pool: Pool) -> Iterator[None]:
+    """Around tests that hurt ranks: no process, descriptor, socket or name in /dev/shm stays. List it before `ranks`."""
+    before = Footprint.now()
+    yield
+    before.check_nothing_new()

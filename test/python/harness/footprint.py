@@ -1,0 +1,100 @@
+"""What is there before a test must be there after it, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+SETTLE_S = 5.0  # how long the kernel and the store may take to notice the end of killed processes
+HELPERS = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """Names in /dev/shm, abstract sockets of ours, child processes, and descriptors of this process."""
+
+    shared_memory: frozenset[str]
+    sockets: frozenset[str]
+    children: frozenset[int]
+    descriptors: int
+
+    @classmethod
+    def now(cls) -> Footprint:
+        return cls(
+            frozenset(path.name for path in Path("/dev/shm").iterdir()),
+            frozenset(line.split()[-1] for line in Path("/proc/net/unix").read_text().splitlines() if "customccl" in line),
+            frozenset(child.pid for child in _children()),
+            len(os.listdir("/proc/self/fd")),
+        )
+
+    def check_nothing_new(self, compare_descriptors: bool = True) -> None:
+        deadline = time.monotonic() + SETTLE_S
+        while leftovers := self._leftovers(compare_descriptors):
+            assert time.monotonic() < deadline, "left behind: " + "; ".join(leftovers)
+            time.sleep(0.05)
+
+    def _leftovers(self, compare_descriptors: bool) -> list[str]:
+        now = Footprint.now()
+        found = []
+        if names := {n for n in now.shared_memory - self.shared_memory if not _used_by_strangers(n)}:
+            found.append(f"in /dev/shm {sorted(names)}")
+        if sockets := now.sockets - self.sockets - _sockets_of_strangers():
+            found.append(f"sockets {sorted(sockets)}")
+        if children := now.children - self.children:
+            found.append("processes " + ", ".join(_describe(pid) for pid in sorted(children)))
+        if compare_descriptors and now.descriptors > self.descriptors:
+            found.append(f"{now.descriptors - self.descriptors} file descriptors")
+        return found
+
+
+def _children() -> list[psutil.Process]:
+    """All descendants but the two helpers that multiprocessing itself keeps."""
+    result = []
+    for child in psutil.Process().children(recursive=True):
+        try:
+            if not any(helper in " ".join(child.cmdline()) for helper in HELPERS):
+                result.append(child)
+        except psutil.NoSuchProcess:
+            continue
+    return result
+
+
+def _strangers() -> list[Path]:
+    """/proc directories of processes that are neither this one nor below it: other work on the same machine."""
+    family = {os.getpid()} | {child.pid for child in psutil.Process().children(recursive=True)}
+    return [path for path in Path("/proc").iterdir() if path.name.isdigit() and int(path.name) not in family]
+
+
+def _used_by_strangers(name: str) -> bool:
+    for process in _strangers():
+        try:
+            if f"/dev/shm/{name}" in (process / "maps").read_text():
+                return True
+            if any(os.readlink(fd) == f"/dev/shm/{name}" for fd in (process / "fd").iterdir()):
+                return True
+        except OSError:
+            continue
+    return False
+
+
+def _sockets_of_strangers() -> frozenset[str]:
+    inodes = set()
+    for process in _strangers():
+        try:
+            inodes |= {os.readlink(fd) for fd in (process / "fd").iterdir()}
+        except OSError:
+            continue
+    lines = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
+    return frozenset(fields[-1] for fields in lines if f"socket:[{fields[6]}]" in inodes)
+
+
+def _describe(pid: int) -> str:
+    try:
+        process = psutil.Process(pid)
+        return f"{pid} ({process.status()}: {' '.join(process.cmdline())[:80]})"
+    except psutil.NoSuchProcess:
+        return str(pid)
