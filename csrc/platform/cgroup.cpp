@@ -9,10 +9,11 @@
 #include "platform/cpu.h"
 #include "platform/settings_reader.h"
 
-// A process belongs to one group per hierarchy (/proc/self/cgroup: "id:controllers:path"), and each hierarchy may be mounted
-// anywhere, from any of its groups on (/proc/self/mountinfo: "... root mountpoint ... - type source options"). A limit of any
-// ancestor binds, so the walk goes from the process's group up to the mount point. Version 2 keeps quota and period in one
-// file (cpu.max: "200000 100000" or "max 100000"), version 1 in two (cpu.cfs_quota_us, -1 for none, and cpu.cfs_period_us).
+// A process belongs to one group per hierarchy (/proc/self/cgroup: "id:controllers:path"), and each hierarchy may be
+// mounted anywhere, from any of its groups on (/proc/self/mountinfo: "... root mountpoint ... - type source options").
+// A limit of any ancestor binds, so the walk goes from the process's group up to the mount point. Version 2 keeps quota
+// and period in one file (cpu.max: "200000 100000" or "max 100000"), version 1 in two (cpu.cfs_quota_us, -1 for none,
+// and cpu.cfs_period_us).
 
 namespace customccl {
 namespace {
@@ -74,12 +75,12 @@ double limit_in(const std::string& folder, bool version2) {
   return quota_us > 0 && period_us > 0 ? quota_us / period_us : 0;
 }
 
-// The group's path seen from the mount point: "" or "/a/b". A group outside of the mounted part (a container that shares
-// the host's cgroup names) is taken for the mount point itself.
+// The group's path seen from the mount point: "" or "/a/b". A group outside of the mounted part (a container that
+// shares the host's cgroup names) is taken for the mount point itself.
 std::string below_mount(std::string_view group, std::string_view mount_root) {
   if (mount_root == "/") mount_root = "";
-  const bool inside = group.starts_with(mount_root) &&
-                      (group.size() == mount_root.size() || group[mount_root.size()] == '/');
+  const bool inside =
+      group.starts_with(mount_root) && (group.size() == mount_root.size() || group[mount_root.size()] == '/');
   if (!inside) return "";
   const std::string_view rest = group.substr(mount_root.size());
   return rest == "/" ? "" : std::string(rest);

@@ -13,7 +13,7 @@ using CpuSet = std::bitset<kMaxCpus>;
 // The processors this process may run on, now (sched_getaffinity).
 CpuSet affinity();
 
-// How many processors' worth of time the cgroup grants (cpu.max, v2 or v1, of this process and its parents); 0 = no limit.
+// How many processors' worth of time the cgroup and its parents grant (version 1 or 2); 0 = no limit.
 double cgroup_cpu_limit();
 
 enum class InstructionSet { kBaseline, kAvx2, kAvx512 };
@@ -22,7 +22,7 @@ std::string to_string(InstructionSet);
 
 // Sets of processors that share a last-level cache, as the kernel tells (virtual machines may lie).
 std::vector<CpuSet> cache_domains();
-std::string to_string(const CpuSet&);            // "0-3,8"
+std::string to_string(const CpuSet&);         // "0-3,8"
 CpuSet parse_cpu_set(std::string_view text);  // the opposite; what it cannot read is left out
 
 // One spin-wait hint to the processor.

@@ -7,6 +7,21 @@
 namespace customccl {
 namespace {
 
+// "5" or "0-3"; a part that is neither adds nothing.
+void add_range(std::string_view part, CpuSet& set) {
+  const char* const end = part.data() + part.size();
+  unsigned first = 0;
+  auto [at, error] = std::from_chars(part.data(), end, first);
+  unsigned last = first;
+  if (error == std::errc{} && at != end && *at == '-') {
+    const auto second = std::from_chars(at + 1, end, last);
+    at = second.ptr;
+    error = second.ec;
+  }
+  if (error != std::errc{} || at != end) return;
+  for (unsigned cpu = first; cpu <= last && cpu < kMaxCpus; ++cpu) set.set(cpu);
+}
+
 // The processors that share the highest-level cache of `cpu`; empty when the kernel does not say.
 CpuSet last_level_cache(const std::string& root, std::size_t cpu) {
   const std::string folder = root + "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/cache/index";
@@ -19,30 +34,19 @@ CpuSet last_level_cache(const std::string& root, std::size_t cpu) {
     std::string shared;
     if (level <= highest || !(std::ifstream(cache + "/shared_cpu_list") >> shared)) continue;
     highest = level;
-    widest = parse_cpu_list(shared);
+    widest = parse_cpu_set(shared);
   }
 }
 
 }  // namespace
 
-CpuSet parse_cpu_list(std::string_view text) {
+CpuSet parse_cpu_set(std::string_view text) {
   CpuSet set;
-  const char* at = text.data();
-  const char* const end = at + text.size();
-  const auto number = [&](unsigned& out) {
-    const auto [rest, error] = std::from_chars(at, end, out);
-    at = rest;
-    return error == std::errc{};
-  };
-  const auto accept = [&](char wanted) { return at != end && *at == wanted && ++at != nullptr; };
-
-  do {
-    unsigned first = 0;
-    if (!number(first)) break;
-    unsigned last = first;
-    if (accept('-') && !number(last)) break;
-    for (unsigned cpu = first; cpu <= last && cpu < kMaxCpus; ++cpu) set.set(cpu);
-  } while (accept(','));
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    add_range(text.substr(begin, end - begin), set);
+    begin = end + 1;
+  }
   return set;
 }
 

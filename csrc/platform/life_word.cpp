@@ -9,14 +9,14 @@
 namespace customccl {
 namespace {
 
-// What the kernel reads when a thread ends: head -> node -> head, a list of one. It takes node + futex_offset for a futex
-// word, and if that word holds the thread's id, replaces the id by FUTEX_OWNER_DIED.
+// What the kernel reads when a thread ends: head -> node -> head, a list of one. It takes node + futex_offset for a
+// futex word, and if that word holds the thread's id, replaces the id by FUTEX_OWNER_DIED.
 //
-// The node lies in private memory and only the word is shared, which the offset allows as it is signed and of pointer width:
-// a peer that scribbles over the arena can spoil the word but never redirect what the kernel writes.
+// The node lies in private memory and only the word is shared, which the offset allows as it is signed and of pointer
+// width: a peer that scribbles over the arena can spoil the word but never redirect what the kernel writes.
 //
-// The C library keeps a list of its own for every thread (for robust pthread mutexes). A thread has one list, so ours takes
-// its place until retire() puts it back.
+// The C library keeps a list of its own for every thread (for robust pthread mutexes). A thread has one list, so ours
+// takes its place until retire() puts it back.
 struct Anchor {
   robust_list_head head{};
   robust_list node{};
@@ -25,8 +25,9 @@ struct Anchor {
   Anchor* older = nullptr;
 };
 
-// Anchors stay for good: the kernel reads them after the thread's last instruction, when thread-local memory may be gone.
-// Chained so that leak checkers see them as reachable. One per thread that ever adopts, which is one or two per process.
+// Anchors stay for good: the kernel reads them after the thread's last instruction, when thread-local memory may be
+// gone. Chained so that leak checkers see them as reachable. One per thread that ever adopts, which is one or two per
+// process.
 std::atomic<Anchor*> all_anchors{nullptr};
 thread_local Anchor* own_anchor = nullptr;
 

@@ -5,9 +5,14 @@
 
 // A word in shared memory that tells whether its owner lives, kept by the kernel.
 //
-// The owning thread puts the word on its robust list (set_robust_list(2)). When that thread ends, however it ends (return,
-// SIGKILL, exec), the kernel sets bit 30 of the word before the memory of the process is torn down: seen by peers 0.1 to 0.3 ms
-// after a kill, whatever the size of the process, and across pid namespaces. Reading it costs one load.
+// The owning thread puts the word on its robust list (set_robust_list(2)). When that thread ends, however it ends
+// (return, exit, SIGKILL, exec), the kernel sets bit 30 of the word before it tears the memory of the process down, so
+// peers see it across pid namespaces, whatever the size of the process, and while the dead process is still a zombie.
+// Reading it costs one load.
+//
+// Measured from kill(SIGKILL) to dead(): median 0.03 to 0.15 ms with nothing or with 1 GiB touched. The dying process
+// needs a processor for it: 1 to 5 ms when a spinning waiter keeps the one it was on. A crash that dumps core is marked
+// only when the core is written (300 MiB: 480 ms), as the kernel keeps the threads until then.
 
 namespace customccl {
 
@@ -26,7 +31,7 @@ class LifeWord {
   bool adopted() const { return word_.load(std::memory_order_acquire) != 0; }
 
  private:
-  static constexpr std::uint32_t kOwnerDied = 0x40000000;  // FUTEX_OWNER_DIED
+  static constexpr std::uint32_t kOwnerDied = 0x4000'0000;  // FUTEX_OWNER_DIED
   std::atomic<std::uint32_t> word_{0};
 };
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free, "shared between processes");

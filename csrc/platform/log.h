@@ -6,7 +6,7 @@ namespace customccl {
 
 enum class LogLevel { kOff, kError, kWarning, kInfo, kDebug };
 
-// One line on stderr: "[customccl warning pid 123] text". Silent below the level set by CUSTOMCCL_LOG (default warning).
+// One line on stderr: "[customccl warning pid 123] text". Silent beyond the level of CUSTOMCCL_LOG.
 bool log_enabled(LogLevel level);
 void log(LogLevel level, std::string_view text);
 

@@ -22,8 +22,8 @@
 namespace customccl {
 namespace {
 
-// fallocate on shared memory gives up and undoes its work when a signal arrives. Pieces this small (about 1 ms) let it get
-// through between the ticks of a sampling profiler.
+// fallocate on shared memory gives up and undoes its work when a signal arrives. Pieces this small (about 1 ms) let it
+// get through between the ticks of a sampling profiler.
 constexpr std::size_t kReservePiece = std::size_t{2} << 20;
 
 int open_memfd(std::string_view label) {
@@ -66,8 +66,9 @@ Status open_anonymous(std::string_view label, MemoryFile& out) {
     return {};
   }
   refused += "; open(/dev/shm, O_TMPFILE): " + errno_text(errno);
-  return {Code::kSystem, "No way to make anonymous shared memory works here: " + refused +
-                             ". Allow memfd_create(2) in the container's seccomp profile, or mount a writable /dev/shm."};
+  return {Code::kSystem,
+          "No way to make anonymous shared memory works here: " + refused +
+              ". Allow memfd_create(2) in the container's seccomp profile, or mount a writable /dev/shm."};
 }
 
 // ftruncate beyond RLIMIT_FSIZE would not fail but kill the process (SIGXFSZ), so the limit is asked first.
@@ -90,7 +91,8 @@ Status create_memory_file(std::string_view label, std::size_t bytes, MemoryFile&
   if (Status status = open_anonymous(label, file); !status.ok()) return status;
   if (Status status = set_size(file, bytes); !status.ok()) return status;
   // Files in /dev/shm cannot be sealed: there the peers have to be trusted, as they run under the same user.
-  if (file.mechanism == "memfd" && ::fcntl(file.fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+  if (file.mechanism == "memfd" &&
+      ::fcntl(file.fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     file.mechanism += ", unsealed (F_ADD_SEALS: " + errno_text(errno) + ")";
   }
   out = std::move(file);
@@ -98,11 +100,12 @@ Status create_memory_file(std::string_view label, std::size_t bytes, MemoryFile&
 }
 
 Status map_memory_file(const Fd& fd, std::size_t bytes, std::byte*& out) {
-  struct stat facts {};
+  struct stat facts{};
   if (::fstat(fd.get(), &facts) != 0) return system_error("Cannot examine the shared memory of a process", errno);
   if (facts.st_size < 0 || static_cast<std::size_t>(facts.st_size) < bytes) {
-    return {Code::kInvalidArgument, "Refused to map " + std::to_string(bytes) + " bytes of shared memory that has only " +
-                                        std::to_string(facts.st_size) + ": touching the rest would kill this process."};
+    return {Code::kInvalidArgument, "Refused to map " + std::to_string(bytes) +
+                                        " bytes of shared memory that has only " + std::to_string(facts.st_size) +
+                                        ": touching the rest would kill this process."};
   }
   void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd.get(), 0);
   if (base == MAP_FAILED) {
@@ -129,11 +132,11 @@ Status reserve_pages(const Fd& fd, std::size_t offset, std::size_t bytes) {
     if (::fallocate(fd.get(), 0, static_cast<off_t>(offset + done), static_cast<off_t>(piece)) == 0) {
       done += piece;
     } else if (errno != EINTR) {
-      return system_error("Cannot reserve " + format_byte_size(bytes) + " bytes of shared memory (got " +
-                              format_byte_size(done) + ")",
-                          errno,
-                          "Give the machine, the container's memory limit or /dev/shm (docker: --shm-size) more room, or "
-                          "lower CUSTOMCCL_STAGING_BUDGET.");
+      return system_error(
+          "Cannot reserve " + format_byte_size(bytes) + " bytes of shared memory (got " + format_byte_size(done) + ")",
+          errno,
+          "Give the machine, the container's memory limit or /dev/shm (docker: --shm-size) more room, or "
+          "lower CUSTOMCCL_STAGING_BUDGET.");
     }
   }
   return {};
@@ -144,7 +147,8 @@ void release_pages(const Fd& fd, std::size_t offset, std::size_t bytes) {
   const int mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
   while (::fallocate(fd.get(), mode, static_cast<off_t>(offset), static_cast<off_t>(bytes)) != 0) {
     if (errno == EINTR) continue;
-    log(LogLevel::kWarning, "cannot give back " + format_byte_size(bytes) + " bytes of shared memory: " + errno_text(errno));
+    log(LogLevel::kWarning,
+        "cannot give back " + format_byte_size(bytes) + " bytes of shared memory: " + errno_text(errno));
     return;
   }
 }

@@ -24,8 +24,8 @@ Status create_memory_file(std::string_view label, std::size_t bytes, MemoryFile&
 Status map_memory_file(const Fd& fd, std::size_t bytes, std::byte*& out);
 void unmap_memory(std::byte* base, std::size_t bytes);
 
-// Makes the pages of [offset, offset + bytes) exist (fallocate), so running out of memory is an error here and not a signal
-// later. release_pages gives them back (they read as zero afterwards).
+// Makes the pages of [offset, offset + bytes) exist (fallocate), so running out of memory is an error here and not a
+// signal later. release_pages gives them back (they read as zero afterwards).
 Status reserve_pages(const Fd& fd, std::size_t offset, std::size_t bytes);
 void release_pages(const Fd& fd, std::size_t offset, std::size_t bytes);
 

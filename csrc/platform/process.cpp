@@ -39,9 +39,8 @@ std::string to_hex(const Id128& id) {
 
 void watch_for_fork() {
   static std::once_flag once;
-  std::call_once(once, [] {
-    ::pthread_atfork(nullptr, nullptr, [] { in_forked_child.store(true, std::memory_order_relaxed); });
-  });
+  std::call_once(
+      once, [] { ::pthread_atfork(nullptr, nullptr, [] { in_forked_child.store(true, std::memory_order_relaxed); }); });
 }
 
 bool forked() { return in_forked_child.load(std::memory_order_relaxed); }

@@ -86,8 +86,8 @@ struct Row {
 
 using S = Settings;
 constexpr std::array kRows{
-    Row{"CUSTOMCCL_ARENA_BYTES", "address space reserved per process for shared memory; sparse, so it costs nothing", "16G",
-        bytes<&S::arena_bytes, 16 * kMiB, 64 * kTiB>},
+    Row{"CUSTOMCCL_ARENA_BYTES", "address space reserved per process for shared memory; sparse, so it costs nothing",
+        "16G", bytes<&S::arena_bytes, 16 * kMiB, 64 * kTiB>},
     Row{"CUSTOMCCL_SLOT_BYTES", "size of one staging slot of a large operation", "1M",
         bytes<&S::slot_bytes, 4 * kKiB, 1024 * kMiB>},
     Row{"CUSTOMCCL_ONE_SHOT_BYTES", "reductions up to this size are done by every rank at once", "64K",
@@ -132,8 +132,8 @@ SettingsReading read_settings(const Environment& environment) {
       if (const Complaint expected = row.parse(text, out.settings); !expected) {
         accepted = text;
       } else {
-        out.complaints.push_back(std::string(row.variable) + "=\"" + text + "\" is not understood: expected " + *expected +
-                                 ". The default \"" + std::string(row.default_value) + "\" is used.");
+        out.complaints.push_back(std::string(row.variable) + "=\"" + text + "\" is not understood: expected " +
+                                 *expected + ". The default \"" + std::string(row.default_value) + "\" is used.");
       }
     }
     out.table.push_back({row.variable, row.meaning, std::string(row.default_value), std::string(accepted)});

@@ -28,15 +28,15 @@ Status timed_out(std::string_view what, const Deadline& deadline) {
   const auto milliseconds = [](Nanos span) {
     return std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(span).count());
   };
-  return {Code::kTimeout, "Gave up to " + std::string(what) + " after " + milliseconds(deadline.elapsed()) + " ms (limit " +
-                              milliseconds(deadline.limit()) + " ms): the peer does not respond."};
+  return {Code::kTimeout, "Gave up trying to " + std::string(what) + " after " + milliseconds(deadline.elapsed()) +
+                              " ms (limit " + milliseconds(deadline.limit()) + " ms): the peer does not respond."};
 }
 
 Status peer_closed(std::string_view what) {
   return {Code::kPeerDied, "Could not " + std::string(what) + ": the peer closed its end of the socket or died."};
 }
 
-// Sleeps until `fd` is ready for `events`; `what` completes "Gave up to ...".
+// Sleeps until `fd` is ready for `events`; `what` completes "could not ...".
 Status wait_ready(const Fd& fd, short events, std::string_view what, const Deadline& deadline) {
   for (;;) {
     pollfd entry{fd.get(), events, 0};
@@ -79,7 +79,7 @@ union DescriptorMessage {
   char bytes[CMSG_SPACE(sizeof(int))];
 };
 
-// Takes every descriptor that came, so that none leaks; the alignment of control messages leaves room for more than one.
+// Takes every descriptor that came, so that none leaks: the alignment of control messages leaves room for two.
 Status take_descriptor(const msghdr& message, Fd& out) {
   int count = 0;
   Fd first;
@@ -146,8 +146,8 @@ Status connect_abstract(const std::string& name, const Deadline& deadline, Fd& o
       return system_error("Cannot connect to the abstract socket \"" + name + "\"", errno);
     }
     if (deadline.passed()) return timed_out("connect to the abstract socket \"" + name + "\"", deadline);
-    // EAGAIN: the listener's backlog is full. The kernel announces room to nobody who does not block (poll calls a socket
-    // without a connection ready at once), so a short nap it is.
+    // EAGAIN: the listener's backlog is full. The kernel tells only blocking callers when there is room (poll calls a
+    // socket without a connection ready at once), so a short nap it is.
     const timespec nap = to_timespec(std::min(deadline.left(), Nanos(500'000)));
     ::ppoll(nullptr, 0, &nap, nullptr);
   }
