@@ -9,6 +9,7 @@ files, libcustomccl.so and the shim for the torch found, and CMake knows how to 
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent
 
@@ -34,23 +36,35 @@ class CMakeBuild(build_ext):
     """Configures, builds and installs the component "package" of the CMake graph into the wheel or the source tree."""
 
     def run(self) -> None:
-        # One build folder per Python, so that switching environments does not rebuild one over the other.
-        folder = os.environ.get("CUSTOMCCL_BUILD_DIR") or ROOT / "build" / f"package-{sys.implementation.cache_tag}"
+        folder = ROOT / "build" / "package"
         # In place (editable install): the libraries land beside the Python files.
         target = ROOT if self.inplace else Path(self.build_lib).resolve()
         cmake = tool("cmake")
         options = [
             f"-DCUSTOMCCL_PYTHON={sys.executable}",
             f"-DCMAKE_MAKE_PROGRAM={tool('ninja')}",
-            f"-DCUSTOMCCL_TESTS={os.environ.get('CUSTOMCCL_TESTS', 'OFF')}",
+            "-DCUSTOMCCL_TESTS=OFF",
+            *shlex.split(os.environ.get("CMAKE_ARGS", "")),
         ]
         jobs = os.environ.get("MAX_JOBS") or str(len(os.sched_getaffinity(0)))
-        subprocess.run([cmake, "-S", ROOT, "-B", folder, "-G", "Ninja", *options], check=True)
+        subprocess.run([cmake, "-S", ROOT, "-B", folder, "-G", "Ninja", "--log-level=WARNING", *options], check=True)
         subprocess.run([cmake, "--build", folder, "--parallel", jobs], check=True)
+        # A shim of an earlier build (other torch, other Python) does not fit the new libcustomccl.so.
+        for stale in (target / "torch_customccl").glob("_shim_*.so"):
+            stale.unlink()
         subprocess.run([cmake, "--install", folder, "--component", "package", "--prefix", target], check=True)
 
     def get_outputs(self) -> list[str]:
         return sorted(str(path) for path in Path(self.build_lib, "torch_customccl").glob("*.so"))
+
+
+class FreshBuildPy(build_py):
+    """setuptools keeps build/lib from build to build; without this, a file deleted from the source would stay in the wheel."""
+
+    def run(self) -> None:
+        if not self.editable_mode:
+            shutil.rmtree(Path(self.build_lib, "torch_customccl"), ignore_errors=True)
+        super().run()
 
 
 def version() -> str:
@@ -58,4 +72,8 @@ def version() -> str:
     return re.search(r'__version__ = "(.+)"', text)[1]
 
 
-setup(version=version(), ext_modules=[Extension("torch_customccl._shim_for_this_torch", sources=[])], cmdclass={"build_ext": CMakeBuild})
+setup(
+    version=version(),
+    ext_modules=[Extension("torch_customccl._shim_for_this_torch", sources=[])],
+    cmdclass={"build_ext": CMakeBuild, "build_py": FreshBuildPy},
+)

@@ -1,0 +1,53 @@
+# make demo    sets everything up, builds, and trains a small net on two ranks
+# make test    sets everything up, builds, and runs all checks and tests
+#
+# TORCH=2.13.0     the torch that .venv gets
+# PYTHON=python    use an environment that already has torch instead of making .venv
+# JOBS=2           compiler processes
+#
+# Also: build, lint, format, test-cpp, sanitize, test-python, clean.
+
+TORCH ?= 2.13.0
+PYTHON ?=
+JOBS ?= $(shell nproc)
+
+# The scripts of an environment (torchrun, pytest) lie beside its python.
+python := $(if $(PYTHON),$(shell command -v $(PYTHON)),$(CURDIR)/.venv/bin/python)
+cmake = $(shell $(python) scripts/tool_path.py cmake)
+ctest = $(dir $(cmake))ctest
+
+.PHONY: demo test set-up build lint format test-cpp sanitize test-python clean
+.NOTPARALLEL:
+
+demo: build
+	OMP_NUM_THREADS=1 $(python) -m torch.distributed.run --nproc-per-node 2 examples/train_digits.py
+
+test: build lint test-cpp sanitize test-python
+
+set-up:
+	@bash scripts/set_up.sh $(TORCH) $(PYTHON)
+
+# An editable install: Python files are used where they lie, the two libraries are put beside them.
+build: set-up
+	@bash scripts/build.sh $(python) $(JOBS)
+
+lint: build
+	$(python) scripts/lint.py
+
+format: set-up
+	$(python) scripts/lint.py --fix
+
+test-cpp: build
+	$(ctest) --test-dir build/package --output-on-failure --no-tests=error
+
+# Thread sanitizer sees ranks that are threads; suites whose names contain Process or Fork start processes and are left out there.
+sanitize: set-up
+	@bash scripts/sanitize.sh $(python) address,undefined $(JOBS)
+	@bash scripts/sanitize.sh $(python) thread $(JOBS)
+
+test-python: build
+	$(python) -m pytest test
+
+clean:
+	rm -rf build dist *.egg-info torch_customccl/*.so
+	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +

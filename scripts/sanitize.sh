@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# sanitize.sh PYTHON SANITIZERS JOBS: build the torch-free part and test/cpp under SANITIZERS and run the tests.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+cmake=$("$1" scripts/tool_path.py cmake)
+ninja=$("$1" scripts/tool_path.py ninja)
+folder=build/sanitize-$2
+
+"$cmake" -S . -B "$folder" -G Ninja -DCMAKE_MAKE_PROGRAM="$ninja" -DSANITIZE="$2" --log-level=WARNING
+"$cmake" --build "$folder" --parallel "$3"
+# The newest kernels place the heap where the thread sanitizer wants its shadow: without random addresses it never happens.
+run=()
+if [ "$2" = thread ]; then
+  export GTEST_FILTER="-*Process*:*Fork*"
+  if setarch --addr-no-randomize true 2>/dev/null; then run=(setarch --addr-no-randomize); fi
+fi
+export TSAN_OPTIONS="halt_on_error=1:second_deadlock_stack=1" UBSAN_OPTIONS="print_stacktrace=1"
+"${run[@]}" "$(dirname "$cmake")/ctest" --test-dir "$folder" --output-on-failure --no-tests=error
