@@ -12,7 +12,7 @@
 namespace customccl {
 namespace {
 
-std::atomic<bool> in_forked_child{false};
+std::atomic<std::uint64_t> generation{0};
 
 }  // namespace
 
@@ -40,10 +40,10 @@ std::string to_hex(const Id128& id) {
 void watch_for_fork() {
   static std::once_flag once;
   std::call_once(
-      once, [] { ::pthread_atfork(nullptr, nullptr, [] { in_forked_child.store(true, std::memory_order_relaxed); }); });
+      once, [] { ::pthread_atfork(nullptr, nullptr, [] { generation.fetch_add(1, std::memory_order_relaxed); }); });
 }
 
-bool forked() { return in_forked_child.load(std::memory_order_relaxed); }
+std::uint64_t fork_generation() { return generation.load(std::memory_order_relaxed); }
 
 std::string host_name() {
   char name[256] = {};
