@@ -1,0 +1,159 @@
+#include "platform/memory_file.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "child.h"
+#include "shared_page.h"
+
+namespace customccl {
+namespace {
+
+using test::Child;
+using test::kPage;
+using test::Mapping;
+using test::new_page;
+
+bool all_are(const std::byte* data, std::size_t bytes, unsigned char value) {
+  return std::all_of(data, data + bytes, [&](std::byte b) { return b == std::byte{value}; });
+}
+
+TEST(MemoryFile, IsZeroAndSharedBetweenMappings) {
+  const MemoryFile file = new_page();
+  EXPECT_EQ(file.mechanism, "memfd");
+  const Mapping here(file);
+  const Mapping there(file);
+  EXPECT_TRUE(all_are(here.base(), kPage, 0));
+  std::memset(here.base(), 7, kPage);
+  EXPECT_TRUE(all_are(there.base(), kPage, 7));
+}
+
+TEST(MemoryFile, CannotBeResizedByAnyone) {
+  const MemoryFile file = new_page();
+  EXPECT_EQ(::ftruncate(file.fd.get(), 0), -1);
+  EXPECT_EQ(errno, EPERM);
+  EXPECT_EQ(::ftruncate(file.fd.get(), 2 * kPage), -1);
+  EXPECT_EQ(errno, EPERM);
+  EXPECT_EQ(::fcntl(file.fd.get(), F_ADD_SEALS, F_SEAL_WRITE), -1);
+  EXPECT_EQ(errno, EPERM);
+}
+
+TEST(MemoryFile, ClosesOnExec) { EXPECT_EQ(::fcntl(new_page().fd.get(), F_GETFD), FD_CLOEXEC); }
+
+TEST(MemoryFile, IsSparseUntilPagesAreReserved) {
+  constexpr std::size_t kBytes = std::size_t{8} << 30;
+  MemoryFile file;
+  ASSERT_TRUE(create_memory_file("test", kBytes, file).ok());
+  struct stat facts{};
+  ASSERT_EQ(::fstat(file.fd.get(), &facts), 0);
+  EXPECT_EQ(facts.st_size, static_cast<off_t>(kBytes));
+  EXPECT_EQ(facts.st_blocks, 0);
+  ASSERT_TRUE(reserve_pages(file.fd, std::size_t{1} << 30, 5 << 20).ok());
+  ASSERT_EQ(::fstat(file.fd.get(), &facts), 0);
+  EXPECT_GE(facts.st_blocks * 512, 5 << 20);
+}
+
+TEST(MemoryFile, ReleasedPagesReadAsZeroAndAreGivenBack) {
+  constexpr std::size_t kBytes = 4 * kPage;
+  MemoryFile file;
+  std::byte* base = nullptr;
+  ASSERT_TRUE(create_memory_file("test", kBytes, file).ok());
+  ASSERT_TRUE(map_memory_file(file.fd, kBytes, base).ok());
+  ASSERT_TRUE(reserve_pages(file.fd, 0, kBytes).ok());
+  std::memset(base, 9, kBytes);
+  release_pages(file.fd, kPage, 2 * kPage);
+  EXPECT_TRUE(all_are(base, kPage, 9));
+  EXPECT_TRUE(all_are(base + 3 * kPage, kPage, 9));
+  struct stat facts{};
+  ASSERT_EQ(::fstat(file.fd.get(), &facts), 0);
+  EXPECT_EQ(facts.st_blocks * 512, static_cast<blkcnt_t>(2 * kPage));
+  EXPECT_TRUE(all_are(base + kPage, 2 * kPage, 0));
+  unmap_memory(base, kBytes);
+}
+
+TEST(MemoryFile, ReservingTwiceKeepsTheContent) {
+  const MemoryFile file = new_page();
+  const Mapping page(file);
+  std::memset(page.base(), 5, kPage);
+  ASSERT_TRUE(reserve_pages(file.fd, 0, kPage).ok());
+  EXPECT_TRUE(all_are(page.base(), kPage, 5));
+}
+
+TEST(MemoryFile, ReservingBeyondTheEndIsAnErrorWithAdvice) {
+  const Status status = reserve_pages(new_page().fd, 0, 2 * kPage);
+  EXPECT_EQ(status.code, Code::kSystem);
+  EXPECT_NE(status.message.find("reserve 8K bytes"), std::string::npos) << status.message;
+  EXPECT_NE(status.message.find("errno"), std::string::npos) << status.message;
+}
+
+TEST(MemoryFile, MappingMoreThanThereIsIsRefused) {
+  std::byte* base = nullptr;
+  const Status status = map_memory_file(new_page().fd, 2 * kPage, base);
+  EXPECT_EQ(status.code, Code::kInvalidArgument);
+  EXPECT_NE(status.message.find("8192"), std::string::npos) << status.message;
+  EXPECT_EQ(base, nullptr);
+}
+
+TEST(MemoryFile, MappingMoreThanTheAddressSpaceNamesTheSetting) {
+  constexpr std::size_t kBytes = std::size_t{1} << 50;
+  MemoryFile file;
+  std::byte* base = nullptr;
+  ASSERT_TRUE(create_memory_file("test", kBytes, file).ok());
+  const Status status = map_memory_file(file.fd, kBytes, base);
+  EXPECT_EQ(status.code, Code::kSystem);
+  EXPECT_NE(status.message.find("CUSTOMCCL_ARENA_BYTES"), std::string::npos) << status.message;
+}
+
+TEST(MemoryFile, MappingIsKeptOutOfForkedChildren) {
+  const MemoryFile file = new_page();
+  const Mapping page(file);
+  Child child([&] {
+    unsigned char resident = 0;
+    return ::mincore(page.base(), kPage, &resident) == -1 && errno == ENOMEM ? 0 : 1;
+  });
+  EXPECT_EQ(child.wait(), 0);
+}
+
+TEST(MemoryFile, AFileSizeLimitIsAnErrorAndNotASignal) {
+  Child child([] {
+    const rlimit limit{kPage, kPage};
+    if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) return 2;
+    MemoryFile file;
+    const Status status = create_memory_file("test", 2 * kPage, file);
+    return status.code == Code::kSystem && status.message.find("ulimit -f") != std::string::npos ? 0 : 1;
+  });
+  EXPECT_EQ(child.wait(), 0);
+}
+
+TEST(MemoryFile, TakesALabelOfAnyLength) {
+  MemoryFile file;
+  EXPECT_TRUE(create_memory_file(std::string(1000, 'x'), kPage, file).ok());
+}
+
+TEST(MemoryFileDeathTest, FallsBackWhenMemfdIsDenied) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  ::setenv("CUSTOMCCL_DISABLE", "memfd", 1);
+  EXPECT_EXIT(
+      {
+        const MemoryFile file = new_page();
+        const Mapping page(file);
+        std::memset(page.base(), 3, kPage);
+        struct stat facts{};
+        const bool nameless = ::fstat(file.fd.get(), &facts) == 0 && facts.st_nlink == 0;
+        const bool said = file.mechanism.find("memfd_create: Operation not permitted") != std::string::npos;
+        ::_exit(nameless && said ? 0 : 1);
+      },
+      testing::ExitedWithCode(0), "");
+  ::unsetenv("CUSTOMCCL_DISABLE");
+}
+
+}  // namespace
+}  // namespace customccl

@@ -1,0 +1,40 @@
+#include "platform/process.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "child.h"
+
+namespace customccl {
+namespace {
+
+using test::Child;
+
+TEST(Process, RandomIdsDiffer) {
+  std::set<Id128> seen;
+  for (int i = 0; i < 100; ++i) seen.insert(random_id());
+  EXPECT_EQ(seen.size(), 100U);
+}
+
+TEST(Process, HexHasAllDigitsInOrder) {
+  EXPECT_EQ(to_hex({0x0123456789abcdefULL, 0xfULL}), "0123456789abcdef000000000000000f");
+}
+
+TEST(Process, CountsTheForksSinceTheWatchBegan) {
+  watch_for_fork();
+  watch_for_fork();
+  EXPECT_EQ(fork_generation(), 0U);
+  Child child([] {
+    if (fork_generation() != 1) return 1;
+    Child grandchild([] { return fork_generation() == 2 ? 0 : 1; });
+    return grandchild.wait();
+  });
+  EXPECT_EQ(child.wait(), 0);
+  EXPECT_EQ(fork_generation(), 0U);
+}
+
+TEST(Process, KnowsTheHost) { EXPECT_FALSE(host_name().empty()); }
+
+}  // namespace
+}  // namespace customccl
