@@ -1,0 +1,171 @@
+"""The command line."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from . import contract, registry
+from .expected import BadExpectations
+from .model import Tier
+from .plan import Selection
+from .profiles import PROFILES
+from .report import compare, matrix, result, writer
+from .runner import Limits
+from .session import Request, chosen_cases, run
+
+USAGE, HARNESS = 2, 3
+_COMMANDS = ("compare", "matrix", "contract", "selftest")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run a command; gives the exit code: 0 met, 1 red, 2 usage, 3 the kit failed, 4 nothing ran."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    console = Console(stderr=True)
+    try:
+        if words and words[0] in _COMMANDS:
+            return _COMMAND_FUNCTIONS[words[0]](words[1:], console)
+        return _run(words, console)
+    except (BadExpectations, ValueError, FileNotFoundError) as error:
+        console.print(f"conformance: {error}", style="red", markup=False)
+        return USAGE
+
+
+def _seconds(text: str) -> float:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|h)?", text)
+    if not match:
+        raise argparse.ArgumentTypeError(f"{text!r} is no duration: write 90, 90s, 5m or 1h")
+    return float(match.group(1)) * {"s": 1, "m": 60, "h": 3600}[match.group(2) or "s"]
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"{text!r}: write NAME=VALUE")
+    return name, value
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m torch_customccl.conformance",
+        description="Judge a torch.distributed backend. Other commands: compare, matrix, contract, selftest.")
+    add = parser.add_argument
+    add("--backend", help="name as given to init_process_group")
+    add("--import", dest="imports", action="append", default=[], metavar="PKG", help="module that registers it")
+    add("--device", choices=("cpu", "cuda"), default="cpu")
+    add("--tier", choices=[tier.value for tier in Tier], default=Tier.STANDARD.value)
+    add("--profile", default="", help=f"comma-separated: {', '.join(PROFILES)}")
+    add("--case", dest="cases", action="append", default=[], metavar="ID", help="case id or pattern; may be repeated")
+    add("--repeat", type=int, default=1, help="run everything so many times; a changing verdict is flaky")
+    add("--world-sizes", default="", metavar="N,N", help="only cases of these world sizes")
+    add("--list", action="store_true", help="print the chosen cases and stop")
+    add("--explain", metavar="CLAUSE", help="print a clause and its cases and stop")
+    add("--expected", type=Path, metavar="FILE", help="known findings (TOML or JSON)")
+    add("--budget", type=_seconds, help="stop after this long, e.g. 5m")
+    add("--out", type=Path, default=Path("conformance-report"), metavar="DIR")
+    add("--seed", type=int, default=1, help="order of the cases")
+    add("--env", type=_pair, action="append", default=[], metavar="K=V", help="environment of the ranks")
+    add("--pg-options", default="", metavar="MODULE:FUNCTION", help="makes the pg_options of each rank")
+    add("--lanes", type=int, default=3, help="worker sets that run side by side")
+    add("--official", action="store_true", help="no filters or expectations, every finding confirmed, packed as a zip")
+    return parser
+
+
+def _request(args: argparse.Namespace) -> Request:
+    profiles = tuple(name for name in args.profile.split(",") if name)
+    for name in profiles:
+        if name not in PROFILES:
+            raise ValueError(f"no profile named {name!r}; there are {', '.join(PROFILES)}")
+    sizes = tuple(int(number) for number in args.world_sizes.split(",") if number)
+    selection = Selection(Tier(args.tier), tuple(args.cases), profiles, sizes, args.device)
+    if args.official and (selection.filtered or args.expected or selection.tier is Tier.SMOKE):
+        raise ValueError("--official allows no filter, no expectations file and no tier below standard")
+    return Request(args.backend, tuple(args.imports), selection, Limits(lanes=args.lanes), args.budget, args.seed,
+                   dict(args.env), args.pg_options, args.expected, args.official, args.repeat)
+
+
+def _run(words: list[str], console: Console) -> int:
+    parser = _parser()
+    args = parser.parse_args(words)
+    if args.explain:
+        return _explain(args.explain)
+    if not args.backend and not args.list:
+        parser.error("--backend is needed")
+    request = _request(args)
+    if args.list:
+        for case in chosen_cases(request):
+            print(f"{case.id}  {case.clause}  {case.tier.value}")
+        return 0
+    if not chosen_cases(request):
+        console.print("conformance: the filters leave no case", style="red")
+        return USAGE
+    made = run(request, console)
+    writer.write_all(made, args.out, packed=args.official)
+    writer.print_summary(made, args.out, Console())
+    return result.exit_code(made)
+
+
+def _explain(clause_id: str) -> int:
+    clause = contract.CLAUSES.get(clause_id)
+    if clause is None:
+        raise ValueError(f"no clause {clause_id!r}; see: python -m torch_customccl.conformance contract")
+    print(f"{clause.id} {clause.level.value}\n{clause.text}\nSource: {clause.source}\n")
+    for case in registry.all_cases():
+        if case.clause == clause_id:
+            print(f"  {case.id}  ({case.tier.value})")
+    return 0
+
+
+def _compare(words: list[str], console: Console) -> int:
+    parser = argparse.ArgumentParser(prog="python -m torch_customccl.conformance compare")
+    parser.add_argument("before", type=Path)
+    parser.add_argument("after", type=Path)
+    parser.add_argument("--force", action="store_true", help="compare different suite versions or tiers")
+    args = parser.parse_args(words)
+    difference = compare.compare(result.load(args.before), result.load(args.after), args.force)
+    print(compare.as_text(difference))
+    return 1 if difference.regressions else 0
+
+
+def _matrix(words: list[str], console: Console) -> int:
+    parser = argparse.ArgumentParser(prog="python -m torch_customccl.conformance matrix")
+    parser.add_argument("results", type=Path, nargs="+")
+    parser.add_argument("--out", type=Path, help="write here instead of printing")
+    parser.add_argument("--html", type=Path, help="also one page with a column per result")
+    parser.add_argument("--check", action="store_true", help="exit 1 if --out differs from what would be written")
+    args = parser.parse_args(words)
+    loaded = [result.load(path) for path in args.results]
+    page = matrix.as_markdown(loaded)
+    if args.html:
+        writer.write_html(loaded, args.html)
+    if args.check:
+        return 0 if args.out.read_text() == page else 1
+    if args.out:
+        args.out.write_text(page)
+    else:
+        print(page)
+    return 0
+
+
+def _contract(words: list[str], console: Console) -> int:
+    parser = argparse.ArgumentParser(prog="python -m torch_customccl.conformance contract")
+    parser.add_argument("--out", type=Path)
+    args = parser.parse_args(words)
+    if args.out:
+        args.out.write_text(contract.as_markdown())
+    else:
+        print(contract.as_markdown())
+    return 0
+
+
+def _selftest(words: list[str], console: Console) -> int:
+    from .selftest import main as selftest_main
+
+    return selftest_main(words, console)
+
+
+_COMMAND_FUNCTIONS = {"compare": _compare, "matrix": _matrix, "contract": _contract, "selftest": _selftest}

@@ -1,0 +1,140 @@
+"""Builds the guarded tensors of one call from the operation table, issues it, and checks every byte."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from . import oracle
+from .buffers import GuardedTensor
+from .context import Context
+from .model import CheckFailed, Verdict
+from .modes import MODES
+from .ops import OPS, REDUCED, Call, Op
+from .tables import DTYPES, LAYOUTS, REDUCE_OPS, DType, Layout
+
+Values = Callable[[int, int, int], torch.Tensor]
+"""(rank, slot, numel) -> one block of values."""
+
+
+class DataCall:
+    """One operation with its tensors; ``round`` makes several calls of one case differ."""
+
+    def __init__(self, context: Context, round: int = 0) -> None:
+        dims = context.dims
+        self.op: Op = OPS[dims["op"]]
+        self.dtype: DType = DTYPES[dims.get("dtype", "f32")]
+        self.group = context.group(dims.get("group", "world"))
+        self.member = self.group is not None
+        if not self.member:
+            return
+        self.rank = dist.get_rank(self.group)
+        self.size = dist.get_world_size(self.group)
+        self.root = {"first": 0, "last": self.size - 1, "middle": self.size // 2}[dims.get("root", "first")]
+        self.reduce_op = dims.get("reduce_op", "sum")
+        self._context, self._round = context, round
+        self._layout: Layout = LAYOUTS[dims.get("layout", "contiguous")]
+        self._block = self._layout.shape(int(dims.get("numel", 31)))
+        self._numel = int(torch.Size(self._block).numel())
+        self.inputs = self._make_inputs()
+        self.outputs = [] if self.op.in_place else self._make_outputs()
+
+    def _values(self, rank: int, slot: int) -> torch.Tensor:
+        slot += 16 * self._round
+        payload = self._context.dims.get("payload", "coded")
+        if payload == "special":
+            return oracle.special_floats(rank + slot, self._numel, self.dtype)
+        if self.op.reduces:
+            return oracle.reduce_inputs(rank, slot, self._numel, self.dtype, self.reduce_op, self.size)
+        return oracle.transport_values(rank, slot, self._numel, self.dtype)
+
+    def _guarded(self, name: str, shape: tuple[int, ...]) -> GuardedTensor:
+        return GuardedTensor(name, shape, self._layout, self.dtype, self.rank, self._context.device)
+
+    def _joined_shape(self, blocks: int) -> tuple[int, ...]:
+        return (blocks * self._block[0], *self._block[1:]) if self._block else (blocks,)
+
+    def _make_inputs(self) -> list[GuardedTensor]:
+        count = self.op.slots(self.rank, self.size, self.root)
+        blocks = [self._values(self.rank, slot) for slot in range(count)]
+        if self.op.join_inputs:
+            return [self._guarded("input", self._joined_shape(count)).fill(torch.cat([b.reshape(-1) for b in blocks]))]
+        return [self._guarded(f"input {slot}", self._block).fill(values) for slot, values in enumerate(blocks)]
+
+    def _make_outputs(self) -> list[GuardedTensor]:
+        count = len(self.op.sources(self.rank, self.size, self.root))
+        if self.op.join_outputs:
+            return [self._guarded("output", self._joined_shape(count))]
+        return [self._guarded(f"output {slot}", self._block) for slot in range(count)]
+
+    def issue(self, async_op: bool) -> Any:
+        """Make the call; gives the handle."""
+        reduce_op = REDUCE_OPS[self.reduce_op].make() if self.op.reduces else None
+        return self.op.call(Call([each.tensor for each in self.inputs], [each.tensor for each in self.outputs],
+                                 self.rank, self.size, self.root, reduce_op, self.group, async_op))
+
+    def release_inputs(self) -> None:
+        """Forget the input tensors (not for in-place operations, whose input is the result)."""
+        if not self.op.in_place:
+            self.inputs = []
+
+    def _expected(self, source: int, slot: int) -> torch.Tensor:
+        if source != REDUCED:
+            return self._values(source, slot)
+        everyone = [self._values(rank, slot) for rank in range(self.size)]
+        return oracle.reduce_expected(everyone, self.dtype, self.reduce_op)
+
+    def check(self) -> None:
+        """Outputs are as the oracle says; inputs, guards and gaps are as before."""
+        expected = [self._expected(*source) for source in self.op.sources(self.rank, self.size, self.root)]
+        targets = self.inputs if self.op.in_place else self.outputs
+        if self.op.join_outputs and not self.op.in_place:
+            expected = [torch.cat([block.reshape(-1) for block in expected])]
+        if self.op.in_place and not expected:
+            self._check_bystander(targets[0])
+            return
+        for target, values in zip(targets, expected, strict=True):
+            target.check(values)
+        if not self.op.in_place:
+            for each in self.inputs:
+                each.check(None)
+
+    def _check_bystander(self, target: GuardedTensor) -> None:
+        try:
+            target.check(None)
+        except CheckFailed as error:
+            if self._context.dims.get("bystanders") == "checked":
+                raise CheckFailed(Verdict.WRONG_SIDE_EFFECT, f"tensor of a rank that is not the root: {error}") from None
+
+
+def run_data_calls(context: Context) -> None:
+    """Issue the case's call (several at once for ``in_flight``) in its mode and check the result."""
+    flight = int(context.dims.get("in_flight", 1))
+    calls = [DataCall(context, round) for round in range(flight)]
+    if not calls[0].member:
+        return
+    if flight > 1:
+        works = [call.issue(True) for call in calls]
+        for work in reversed(works):
+            work.wait()
+    else:
+        context.release_inputs = calls[0].release_inputs
+        MODES[context.dims.get("mode", "sync")](calls[0].issue, context)
+    for call in calls:
+        _settled(call, context) if context.settle else call.check()
+
+
+def _settled(call: DataCall, context: Context) -> None:
+    """Check again and again until the data is there or the op timeout is over."""
+    limit = time.monotonic() + min(1.0, context.op_timeout_s / 2)
+    while True:
+        try:
+            return call.check()
+        except CheckFailed as error:
+            if time.monotonic() > limit:
+                raise CheckFailed(Verdict.ERROR, f"never completed once its handle was dropped: {error}") from None
+        time.sleep(0.002)

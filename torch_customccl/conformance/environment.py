@@ -1,0 +1,103 @@
+"""Facts about the machine and the product that a report must carry."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import re
+import subprocess
+import time
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+
+_ENV_SHOWN = re.compile(r"^(GLOO_|NCCL_|UCX_|UCC_|CUSTOMCCL_|TORCH_|OMP_NUM_THREADS$|CUDA_VISIBLE_DEVICES$)")
+_NOMINAL_PROBE_S = 0.05
+
+
+def machine() -> dict[str, Any]:
+    """The environment of a run."""
+    facts: dict[str, Any] = {
+        "torch": torch.__version__, "python": platform.python_version(), "os": platform.platform(),
+        "cpu": _cpu_name(), "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "ram_gib": _ram_gib(), "shm_mib": _shm_mib(), "container": Path("/.dockerenv").exists(),
+        "env": {name: value for name, value in sorted(os.environ.items()) if _ENV_SHOWN.match(name)}}
+    if torch.cuda.is_available():
+        facts["gpus"] = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+        facts["cuda"] = torch.version.cuda
+        facts["nccl"] = ".".join(str(part) for part in torch.cuda.nccl.version())
+    return facts
+
+
+def product(backend: str, imports: tuple[str, ...]) -> dict[str, Any]:
+    """What is judged: the backend's name, the modules that bring it, their versions and file hashes."""
+    modules = []
+    for name in imports:
+        top = name.partition(".")[0]
+        row: dict[str, Any] = {"import": name}
+        try:
+            row["version"] = metadata.version(top)
+        except metadata.PackageNotFoundError:
+            row["version"] = "unknown"
+        spec = find_spec(top)
+        if spec is not None and spec.origin and Path(spec.origin).is_file():
+            row["sha256"] = hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest()
+        modules.append(row)
+    builtin = {"gloo": f"torch {torch.__version__}", "nccl": f"torch {torch.__version__}"}
+    version = builtin.get(backend) or next((row["version"] for row in modules), _installed_version(backend))
+    return {"backend": backend, "version": version, "modules": modules}
+
+
+def git_revision() -> str:
+    """The commit of the kit's source tree, if it is one."""
+    try:
+        done = subprocess.run(["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"],
+                              capture_output=True, text=True, timeout=5, check=False)
+    except OSError:
+        return ""
+    return done.stdout.strip()
+
+
+def slowness() -> float:
+    """How much longer than nominal this machine takes for a fixed piece of work, between 1 and 4."""
+    started = time.monotonic()
+    total = 0
+    for number in range(400_000):
+        total += number & 7
+    for _ in range(20):
+        torch.arange(50_000).sum()
+    return min(4.0, max(1.0, (time.monotonic() - started) / _NOMINAL_PROBE_S))
+
+
+def _installed_version(backend: str) -> str:
+    for name in (backend, f"torch_{backend}", f"torch-{backend}"):
+        try:
+            return metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return "unknown"
+
+
+def _cpu_name() -> str:
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return platform.processor()
+    match = re.search(r"model name\s*:\s*(.+)", text)
+    return match.group(1) if match else platform.machine()
+
+
+def _ram_gib() -> float:
+    return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
+
+
+def _shm_mib() -> int:
+    try:
+        stat = os.statvfs("/dev/shm")
+    except OSError:
+        return 0
+    return int(stat.f_frsize * stat.f_blocks / 2**20)

@@ -1,0 +1,97 @@
+"""From what the ranks reported to one verdict."""
+
+from __future__ import annotations
+
+from .model import Case, RankOutcome, Verdict, worst
+from .ops import OPS
+from .refusal import is_refusal
+from .tables import DTYPES
+
+PROMPT_MS = 1000.0
+_LAYOUT_WORDS = ("contiguous", "stride", "strided", "dense", "memory format", "overlap")
+
+
+def feature_words(case: Case) -> tuple[str, ...]:
+    """What a refusal of this case may name: the operation, the dtype, the reduce op, the layout."""
+    words = [case.op, *str(case.dims.get("words", "")).split()]
+    if case.op in OPS:
+        words += OPS[case.op].words
+    if case.dims.get("dtype") in DTYPES:
+        words += DTYPES[case.dims["dtype"]].words
+    if case.dims.get("reduce_op"):
+        words.append(case.dims["reduce_op"])
+    if case.dims.get("layout", "contiguous") != "contiguous":
+        words += _LAYOUT_WORDS
+    return tuple(word for word in words if word)
+
+
+def judge(case: Case, outcomes: list[RankOutcome], usable: bool | None) -> tuple[Verdict, str]:
+    """The verdict and, where no rank's message says it, the reason. ``usable``: the group worked afterwards."""
+    counted = [outcome for outcome in outcomes if not (outcome.rank in case.may_die and outcome.outcome in
+                                                       ("died", "stuck"))]
+    kinds = {outcome.outcome for outcome in counted}
+    if "harness" in kinds:
+        return Verdict.HARNESS_ERROR, _first(counted, "harness")
+    if "died" in kinds:
+        return Verdict.CRASH, "; ".join(f"rank {o.rank}: {o.message}" for o in counted if o.outcome == "died")
+    if "stuck" in kinds:
+        return _judge_stuck(counted)
+    checks = [Verdict(outcome.verdict) for outcome in counted if outcome.outcome == "check"]
+    if checks:
+        return _judge_checks(counted, checks)
+    if kinds <= {"ok"}:
+        recorded = any(outcome.info.get("verdict") == "info" for outcome in counted)
+        return (Verdict.INFO if recorded else Verdict.PASS), ""
+    return _judge_raised(case, counted, usable)
+
+
+def _first(outcomes: list[RankOutcome], kind: str) -> str:
+    return next(outcome.message for outcome in outcomes if outcome.outcome == kind)
+
+
+def _ranks(outcomes: list[RankOutcome], kind: str) -> str:
+    return ", ".join(str(outcome.rank) for outcome in outcomes if outcome.outcome == kind)
+
+
+def _judge_stuck(outcomes: list[RankOutcome]) -> tuple[Verdict, str]:
+    stuck = _ranks(outcomes, "stuck")
+    raised = [outcome for outcome in outcomes if outcome.outcome == "raised"]
+    if raised:
+        return Verdict.ASYMMETRIC, (f"rank {_ranks(outcomes, 'raised')} raised ({raised[0].message[:300]}); "
+                                    f"rank {stuck} waited until the hard limit")
+    return Verdict.HANG, f"rank {stuck}: {_first(outcomes, 'stuck')}"
+
+
+def _judge_checks(outcomes: list[RankOutcome], checks: list[Verdict]) -> tuple[Verdict, str]:
+    verdict = worst(checks)
+    if verdict is Verdict.ACCEPTED_INVALID and any(outcome.info.get("refused_with") for outcome in outcomes):
+        refusing = [str(outcome.rank) for outcome in outcomes if outcome.info.get("refused_with")]
+        return Verdict.ASYMMETRIC, (f"rank {', '.join(refusing)} refused, "
+                                    f"rank {_ranks(outcomes, 'check')} accepted: {_first(outcomes, 'check')}")
+    return verdict, next(o.message for o in outcomes if o.outcome == "check" and o.verdict == verdict.value)
+
+
+def _judge_raised(case: Case, outcomes: list[RankOutcome], usable: bool | None) -> tuple[Verdict, str]:
+    raised = [outcome for outcome in outcomes if outcome.outcome == "raised"]
+    message = raised[0].message
+    refused = all(is_refusal(outcome.message, feature_words(case)) for outcome in raised)
+    prompt = all(outcome.duration_ms < PROMPT_MS or is_refusal(outcome.message, strict=True) for outcome in raised)
+    if len(raised) < len(outcomes):
+        idle = [outcome for outcome in outcomes if outcome.outcome == "ok"]
+        if not (refused and prompt and all(outcome.info.get("bystander") for outcome in idle)):
+            return Verdict.ASYMMETRIC, f"rank {_ranks(outcomes, 'raised')} raised, the others did not: {message}"
+    if not refused:
+        return Verdict.ERROR, message
+    if not prompt:
+        return Verdict.ERROR, f"refused only after {raised[0].duration_ms / 1e3:.1f} s: {message}"
+    if usable is False:
+        return Verdict.UNCLEAR_UNSUPPORTED, f"refused, but the group is broken afterwards: {message}"
+    if not is_refusal(message, feature_words(case), strict=True) and not _names_feature(case, message):
+        return Verdict.UNCLEAR_UNSUPPORTED, message
+    return Verdict.UNSUPPORTED, message
+
+
+def _names_feature(case: Case, message: str) -> bool:
+    low = message.lower().replace("_", "")
+    words = [word.lower().replace("_", "") for word in feature_words(case)]
+    return any(word in low for word in words) or "scalar type" in low or "datatype" in low or "data type" in low

@@ -1,0 +1,192 @@
+"""The parent's side of a worker set: start the ranks, hand out cases, watch the clock, collect stacks, kill."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import tempfile
+import time
+from contextlib import suppress
+from datetime import timedelta
+from itertools import count
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+import torch.distributed as dist
+
+from .model import Case, RankOutcome
+from .worker import STACK_SIGNAL, WorkerSpec, serve
+
+START_LIMIT_S = 60.0
+STOP_LIMIT_S = 3.0
+STACK_WAIT_S = 0.4
+
+
+class StartFailed(Exception):
+    """The ranks could not make their process group; ``outcomes`` say why."""
+
+    def __init__(self, outcomes: list[RankOutcome]) -> None:
+        super().__init__(next((outcome.message for outcome in outcomes if outcome.message), "no rank became ready"))
+        self.outcomes = outcomes
+
+
+def launcher(device: str, preload: list[str]) -> Any:
+    """The multiprocessing context: a fork server with torch loaded for CPU, fresh interpreters for CUDA."""
+    if device == "cuda":
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(preload)
+    return context
+
+
+class WorkerSet:
+    """The ranks of one world. Any member may die or hang; this object survives it."""
+
+    def __init__(self, launch: Any, spec: WorkerSpec) -> None:
+        self.spec = spec
+        self.ran: list[Case] = []
+        self._pipes: list[Connection] = []
+        self._processes: list[Any] = []
+        self.alive = True
+        for rank in range(spec.world_size):
+            mine, theirs = launch.Pipe()
+            process = launch.Process(target=serve, args=(theirs, spec, rank), daemon=True)
+            process.start()
+            theirs.close()
+            self._pipes.append(mine)
+            self._processes.append(process)
+        answers = self._collect("ready", START_LIMIT_S, grace_s=2.0)
+        failed = [outcome for outcome in answers if isinstance(outcome, RankOutcome)]
+        if failed:
+            self.kill()
+            raise StartFailed(failed)
+        self.sane = all(bool(answer) for answer in answers)
+
+    def run(self, case: Case, deadline_s: float) -> list[RankOutcome]:
+        """Run a case on all ranks; every rank gets an outcome, whatever happens."""
+        self.ran.append(case)
+        self._send("case", case)
+        outcomes = self._collect("done", deadline_s, grace_s=1.5, may_die=case.may_die)
+        for outcome in outcomes:
+            if outcome.outcome in ("stuck", "died") and outcome.rank not in case.may_die:
+                self.alive = False
+        if case.may_die:
+            self.alive = False
+        return outcomes
+
+    def usable(self, deadline_s: float) -> bool:
+        """True if the default group still works (or never did)."""
+        if not self.alive or not self.sane:
+            return self.alive
+        self._send("probe", None)
+        answers = self._collect("probed", deadline_s, grace_s=0.5)
+        good = all(answer is True for answer in answers)
+        self.alive = self.alive and good
+        return good
+
+    def _send(self, kind: str, payload: object) -> None:
+        for pipe in self._pipes:
+            with suppress(OSError):
+                pipe.send((kind, payload))
+
+    def _collect(self, kind: str, deadline_s: float, grace_s: float, may_die: tuple[int, ...] = ()) -> list[Any]:
+        """One answer per rank. After an unexpected death the others get only the grace."""
+        limit = time.monotonic() + deadline_s
+        answers: dict[int, Any] = {}
+        while len(answers) < len(self._pipes) and (left := limit - time.monotonic()) > 0:
+            waiting = {rank: pipe for rank, pipe in enumerate(self._pipes) if rank not in answers}
+            for ready in wait(list(waiting.values()), timeout=left):
+                rank = next(rank for rank, pipe in waiting.items() if pipe is ready)
+                answers[rank] = self._receive(rank, kind)
+                if isinstance(answers[rank], RankOutcome) and answers[rank].outcome == "died" and rank not in may_die:
+                    limit = min(limit, time.monotonic() + grace_s)
+        missing = [rank for rank in range(len(self._pipes)) if rank not in answers]
+        stacks = self._stacks(missing)
+        for rank in missing:
+            answers[rank] = RankOutcome(rank, "stuck", message=f"no answer within {deadline_s:.1f} s", stack=stacks[rank])
+        return [answers[rank] for rank in range(len(self._pipes))]
+
+    def _receive(self, rank: int, kind: str) -> Any:
+        try:
+            said, payload = self._pipes[rank].recv()
+        except (EOFError, OSError):
+            return self._died(rank)
+        if said not in (kind, "failed"):
+            return RankOutcome(rank, "harness", message=f"rank answered {said} where {kind} was due")
+        return payload
+
+    def _died(self, rank: int) -> RankOutcome:
+        process = self._processes[rank]
+        process.join(2.0)
+        code = process.exitcode
+        name = signal.Signals(-code).name if code is not None and code < 0 else ""
+        what = f"killed by {name}" if name else f"exited with code {code}"
+        return RankOutcome(rank, "died", exit_code=code, signal=name, message=f"rank process {what}",
+                           stack=self._stack_file(rank))
+
+    def _stacks(self, ranks: list[int]) -> dict[int, str]:
+        """Ask the given ranks for the stacks of all their threads."""
+        for rank in ranks:
+            with suppress(ProcessLookupError):
+                os.kill(self._processes[rank].pid, STACK_SIGNAL)
+        if ranks:
+            time.sleep(STACK_WAIT_S)
+        return {rank: self._stack_file(rank) for rank in ranks}
+
+    def _stack_file(self, rank: int) -> str:
+        path = Path(self.spec.directory) / f"rank{rank}.stacks"
+        return path.read_text(errors="replace")[-6000:] if path.exists() else ""
+
+    def log(self, rank: int) -> str:
+        """The end of what a rank printed."""
+        path = Path(self.spec.directory) / f"rank{rank}.log"
+        return path.read_text(errors="replace")[-2000:] if path.exists() else ""
+
+    def stop(self) -> None:
+        """Let the ranks leave in peace; kill those that do not."""
+        if self.alive:
+            self._send("stop", None)
+            self._collect("stopped", STOP_LIMIT_S, grace_s=STOP_LIMIT_S)
+        self.kill()
+
+    def kill(self) -> None:
+        """End every rank and whatever it started, at once."""
+        self.alive = False
+        for process in self._processes:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGKILL)
+        for process, pipe in zip(self._processes, self._pipes, strict=True):
+            process.join(5.0)
+            pipe.close()
+
+
+class Pool:
+    """Starts worker sets for one run."""
+
+    def __init__(self, backend: str, imports: tuple[str, ...], device: str, env: dict[str, str], pg_options: str,
+                 preload: list[str]) -> None:
+        self._backend, self._imports, self._device = backend, imports, device
+        self._env, self._pg_options = env, pg_options
+        self._launch = launcher(device, preload)
+        self._store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False,
+                                    timeout=timedelta(seconds=60))
+        self._directory = tempfile.TemporaryDirectory(prefix="conformance-")
+        self._numbers = count(1)
+
+    def start(self, world_size: int, op_timeout_s: float, setup: dict[str, Any]) -> WorkerSet:
+        """A new worker set. Raises StartFailed if the backend cannot make its group."""
+        number = next(self._numbers)
+        directory = Path(self._directory.name) / f"set{number}"
+        directory.mkdir()
+        spec = WorkerSpec(self._backend, self._imports, self._device, world_size, self._store.port,
+                          f"set{number}/", op_timeout_s, str(directory), self._env | setup.get("env", {}),
+                          setup.get("init", True), self._pg_options)
+        return WorkerSet(self._launch, spec)
+
+    def close(self) -> None:
+        """Remove the ranks' files."""
+        self._directory.cleanup()

@@ -1,0 +1,5 @@
+"""Imported once by the fork server, so that ranks start fast."""
+
+from . import registry
+
+registry.load()

@@ -1,0 +1,7 @@
+"""Imported by the fork server when integration cases are to run: the slow parts of torch."""
+
+import torch.distributed.checkpoint
+import torch.distributed.fsdp
+import torch.distributed.optim
+import torch.distributed.pipelining
+import torch.distributed.tensor.parallel  # noqa: F401

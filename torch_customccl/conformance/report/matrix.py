@@ -1,0 +1,3 @@
+"""placeholder"""
+from typing import Any
+def as_markdown(results: list[Any]) -> str: return ""

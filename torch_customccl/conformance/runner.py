@@ -1,0 +1,233 @@
+"""Runs portions of cases on worker sets: deadlines, restarts, hang budget, reruns, bisection."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from queue import Empty, Queue
+from typing import Any
+
+from .judge import judge
+from .model import RED, Case, CaseResult, RankOutcome, Verdict
+from .plan import Portion
+from .pool import Pool, StartFailed, WorkerSet
+
+HANGS_PER_KEY = 3
+CONFIRMED_PER_KEY = 2
+TIMEOUT_LIKE = frozenset({Verdict.HANG, Verdict.ASYMMETRIC, Verdict.CRASH})
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The clocks of a run, in seconds."""
+
+    op_timeout_s: float = 3.0
+    deadline_s: float = 10.0
+    budget_s: float = 300.0
+    scale: float = 1.0
+    lanes: int = 3
+    rerun: bool = True
+    confirm_all: bool = False
+
+
+class Runner:
+    """Gives every case exactly one result, whatever the backend does."""
+
+    def __init__(self, pool: Pool, limits: Limits, on_result: Callable[[CaseResult], None]) -> None:
+        self._pool, self._limits, self._on_result = pool, limits, on_result
+        self._results: dict[str, CaseResult] = {}
+        self._hangs: Counter[str] = Counter()
+        self._blocked_by: dict[str, str] = {}
+        self._confirmed: Counter[str] = Counter()
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._until = time.monotonic() + limits.budget_s
+
+    def run(self, portions: list[Portion]) -> list[CaseResult]:
+        """Run everything; on KeyboardInterrupt stop soon and mark the rest as not run."""
+        queue: Queue[Portion] = Queue()
+        for portion in portions:
+            queue.put(portion)
+        executor = ThreadPoolExecutor(self._limits.lanes)
+        lanes = [executor.submit(self._lane, queue) for _ in range(self._limits.lanes)]
+        try:
+            for lane in lanes:
+                lane.result()
+        except KeyboardInterrupt:
+            self._stop.set()
+        finally:
+            self._stop.set()
+            executor.shutdown(wait=True)
+        for portion in portions:
+            for case in portion.cases:
+                if case.id not in self._results:
+                    self._record(CaseResult(case, Verdict.NOT_RUN, reason="interrupted"))
+        return [self._results[case.id] for portion in portions for case in portion.cases]
+
+    @property
+    def interrupted(self) -> bool:
+        return any(result.reason == "interrupted" for result in self._results.values())
+
+    def _lane(self, queue: Queue[Portion]) -> None:
+        while not self._stop.is_set():
+            try:
+                portion = queue.get_nowait()
+            except Empty:
+                return
+            self._run_portion(portion)
+
+    def _run_portion(self, portion: Portion) -> None:
+        workers: WorkerSet | None = None
+        try:
+            for case in portion.cases:
+                if self._stop.is_set():
+                    return
+                reason = self._not_run_reason(case)
+                if reason:
+                    self._record(CaseResult(case, Verdict.NOT_RUN, reason=reason))
+                    continue
+                if workers is None or not workers.alive:
+                    workers = self._start(portion, case)
+                    if workers is None:
+                        continue
+                self._run_case(case, workers)
+        finally:
+            if workers is not None:
+                workers.stop()
+
+    def _not_run_reason(self, case: Case) -> str:
+        if time.monotonic() > self._until:
+            return "budget"
+        with self._lock:
+            blocker = self._blocked_by.get(_hang_key(case))
+        return f"blocked by {blocker}" if blocker else ""
+
+    def _start(self, portion: Portion, case: Case) -> WorkerSet | None:
+        try:
+            return self._start_set(portion.world_size, portion.setup)
+        except StartFailed as error:
+            crashed = any(outcome.outcome in ("died", "stuck") for outcome in error.outcomes)
+            verdict, _ = judge(case, error.outcomes, None)
+            verdict = verdict if crashed or verdict is Verdict.UNSUPPORTED else Verdict.ERROR
+            self._record(CaseResult(case, verdict, error.outcomes, f"the process group could not be made: {error}"))
+            return None
+
+    def _start_set(self, world_size: int, setup: dict[str, Any]) -> WorkerSet:
+        return self._pool.start(world_size, self._op_timeout(setup), setup)
+
+    def _op_timeout(self, setup: dict[str, Any]) -> float:
+        return float(setup.get("op_timeout_s", self._limits.op_timeout_s)) * self._limits.scale
+
+    def _deadline(self, case: Case) -> float:
+        return float(case.setup.get("deadline_s", self._limits.deadline_s)) * self._limits.scale
+
+    def _run_case(self, case: Case, workers: WorkerSet) -> None:
+        result = self._try(case, workers)
+        if result.verdict in RED and self._limits.rerun and self._wants_rerun(result):
+            before = list(workers.ran[:-1])
+            workers.stop()
+            self._rerun(result, before)
+        self._count_hang(result)
+        self._record(result)
+
+    def _try(self, case: Case, workers: WorkerSet) -> CaseResult:
+        started = time.monotonic()
+        outcomes = workers.run(case, self._deadline(case))
+        for outcome in outcomes:
+            if outcome.outcome == "died":
+                outcome.traceback = workers.log(outcome.rank)
+        usable: bool | None = None
+        if workers.alive and any(outcome.outcome in ("raised", "check") for outcome in outcomes):
+            usable = workers.usable(self._deadline(case))
+        if not workers.alive:
+            workers.kill()
+        verdict, reason = judge(case, outcomes, usable)
+        return CaseResult(case, verdict, outcomes, reason, round((time.monotonic() - started) * 1e3, 2))
+
+    def _wants_rerun(self, result: CaseResult) -> bool:
+        """Confirm the first few findings of a kind; the rest are taken to be the same."""
+        key = finding_key(result)
+        with self._lock:
+            self._confirmed[key] += 1
+            few = self._confirmed[key] <= CONFIRMED_PER_KEY
+        return (few or self._limits.confirm_all) and time.monotonic() < self._until and not self._stop.is_set()
+
+    def _rerun(self, result: CaseResult, before: list[Case]) -> None:
+        """Alone in a new set: the same verdict confirms; else look for what it depends on, else it is flaky."""
+        again = self._alone(result.case, [])
+        if again is result.verdict or again in TIMEOUT_LIKE and result.verdict in TIMEOUT_LIKE:
+            result.rerun = {"confirmed": True}
+            return
+        others = [again, self._alone(result.case, []), self._alone(result.case, [])]
+        if len(set(others)) == 1 and before and result.case.isolation == "warm":
+            cause = self._bisect(result, before)
+            if cause:
+                result.rerun = {"confirmed": True, "state_dependent": True, "after": [case.id for case in cause]}
+                return
+        result.rerun = {"confirmed": False, "first": result.verdict.value, "reruns": [v.value for v in others]}
+        result.reason = f"{result.verdict.value} at first ({result.message[:300]}), then {', '.join(v.value for v in others)}"
+        result.verdict = Verdict.FLAKY
+
+    def _bisect(self, result: CaseResult, before: list[Case]) -> list[Case]:
+        """The fewest earlier cases found that bring the failure back; empty if all of them do not."""
+        if self._alone(result.case, before) is not result.verdict:
+            return []
+        while len(before) > 1 and time.monotonic() < self._until:
+            half = len(before) // 2
+            if self._alone(result.case, before[half:]) is result.verdict:
+                before = before[half:]
+            elif self._alone(result.case, before[:half]) is result.verdict:
+                before = before[:half]
+            else:
+                break
+        return before
+
+    def _alone(self, case: Case, first: list[Case]) -> Verdict:
+        """The verdict in a new set after the given cases."""
+        try:
+            workers = self._start_set(case.world_size, case.setup)
+        except StartFailed:
+            return Verdict.ERROR
+        try:
+            for earlier in first:
+                self._try(earlier, workers)
+                if not workers.alive:
+                    return Verdict.NOT_RUN
+            return self._try(case, workers).verdict
+        finally:
+            workers.stop()
+
+    def _count_hang(self, result: CaseResult) -> None:
+        slow = result.duration_ms > 800 * self._op_timeout(result.case.setup) and result.case.isolation == "warm"
+        if result.verdict is Verdict.HANG or result.verdict in RED and slow:
+            key = _hang_key(result.case)
+            with self._lock:
+                self._hangs[key] += 1
+                if self._hangs[key] >= HANGS_PER_KEY:
+                    self._blocked_by.setdefault(key, result.case.id)
+
+    def _record(self, result: CaseResult) -> None:
+        with self._lock:
+            self._results[result.case.id] = result
+            self._on_result(result)
+
+
+def _hang_key(case: Case) -> str:
+    return f"{case.family}/{case.op}/{case.dims.get('layout', '')}"
+
+
+def finding_key(result: CaseResult) -> str:
+    """Findings with the same key are one finding: same family, operation, layout, kind and verdict."""
+    case = result.case
+    kind = case.dims.get("kind") or case.dims.get("mode", "")
+    layout = case.dims.get("layout", "")
+    return f"{case.family}/{case.op}/{layout}/{kind}/{case.dims.get('reduce_op', '')}/{result.verdict.value}"
+
+
+def died_outcome(outcomes: list[RankOutcome]) -> RankOutcome | None:
+    """The first rank that died, if any did."""
+    return next((outcome for outcome in outcomes if outcome.outcome == "died"), None)

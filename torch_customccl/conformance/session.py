@@ -1,0 +1,116 @@
+"""One run from selection to result: the only place that knows all parts."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import shlex
+import sys
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from rich.console import Console
+
+from . import environment, expected, registry
+from .model import Case, CaseResult, Tier, Verdict
+from .plan import Selection, portions, select
+from .pool import Pool
+from .profiles import PROFILES
+from .progress import Progress
+from .report.result import Result, RunFacts, build
+from .runner import Limits, Runner
+
+TIER_BUDGET_S = {Tier.SMOKE: 60.0, Tier.STANDARD: 300.0, Tier.FULL: 1200.0, Tier.LARGE: 2400.0}
+_PRELOAD = ["torch_customccl.conformance.worker", "torch_customccl.conformance.preload"]
+_HEAVY = ["torch_customccl.conformance.preload_heavy"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """Everything a run is asked to do."""
+
+    backend: str
+    imports: tuple[str, ...] = ()
+    selection: Selection = field(default_factory=Selection)
+    limits: Limits = field(default_factory=Limits)
+    budget_s: float | None = None
+    seed: int = 1
+    env: dict[str, str] = field(default_factory=dict)
+    pg_options: str = ""
+    expectations: Path | None = None
+    official: bool = False
+    repeat: int = 1
+
+
+def chosen_cases(request: Request) -> list[Case]:
+    """The cases of a request, in a fixed order."""
+    return select(registry.all_cases(), request.selection, PROFILES)
+
+
+def run(request: Request, console: Console) -> Result:
+    """Run a request and give the result."""
+    cases = chosen_cases(request)
+    budget = request.budget_s if request.budget_s is not None else TIER_BUDGET_S[request.selection.tier]
+    scale = environment.slowness()
+    limits = replace(request.limits, budget_s=budget, scale=scale, confirm_all=request.official)
+    started, clock = datetime.datetime.now(datetime.timezone.utc), time.monotonic()
+    results, interrupted = _run_cases(request, cases, limits, console)
+    facts = _facts(request, started, time.monotonic() - clock, scale, interrupted)
+    if any(result.reason == "budget" for result in results):
+        facts.unofficial_because.append("the budget ran out before all cases had run")
+        facts.official = False
+    if request.expectations:
+        facts.warnings += expected.apply(results, expected.load(request.expectations), started.date())
+    return build(facts, results)
+
+
+def _run_cases(request: Request, cases: list[Case], limits: Limits, console: Console) -> tuple[list[CaseResult], bool]:
+    os.environ.update({"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "MALLOC_PERTURB_": "165", **request.env})
+    heavy = any(case.family == "integration" for case in cases)
+    pool = Pool(request.backend, request.imports, request.selection.device, request.env, request.pg_options,
+                _PRELOAD + (_HEAVY if heavy else []))
+    try:
+        with Progress(len(cases) * request.repeat, limits.budget_s, console) as progress:
+            runner = Runner(pool, limits, progress.add)
+            results = runner.run(portions(cases, request.seed))
+            for _ in range(request.repeat - 1):
+                again = Runner(pool, limits, progress.add).run(portions(cases, request.seed))
+                _merge_repeat(results, again)
+            return results, runner.interrupted
+    finally:
+        pool.close()
+
+
+def _merge_repeat(results: list[CaseResult], again: list[CaseResult]) -> None:
+    """A case whose verdict changes between repeats is flaky."""
+    for first, other in zip(results, again, strict=True):
+        if first.verdict is not other.verdict and Verdict.NOT_RUN not in (first.verdict, other.verdict):
+            first.reason = f"{first.verdict.value}, then {other.verdict.value} on repeat: {other.message[:300]}"
+            first.ranks = first.ranks or other.ranks
+            first.verdict = Verdict.FLAKY
+
+
+def _facts(request: Request, started: datetime.datetime, seconds: float, scale: float, interrupted: bool) -> RunFacts:
+    selection = request.selection
+    why = []
+    if not request.official:
+        why.append("not run with --official")
+    if selection.filtered:
+        why.append("cases were filtered")
+    if request.expectations:
+        why.append("an expectations file was used")
+    if selection.tier is Tier.SMOKE:
+        why.append("smoke tier")
+    if interrupted:
+        why.append("interrupted")
+    prefix = f"{Path(sys.executable).name} -m torch_customccl.conformance --backend {request.backend}"
+    prefix += "".join(f" --import {name}" for name in request.imports)
+    prefix += f" --device {selection.device}" if selection.device != "cpu" else ""
+    prefix += f" --seed {request.seed}"
+    return RunFacts(
+        backend=request.backend, device=selection.device, tier=selection.tier.value, seed=request.seed,
+        command=" ".join(shlex.quote(word) for word in [Path(sys.argv[0]).name, *sys.argv[1:]]),
+        official=not why, unofficial_because=why, git=environment.git_revision(),
+        product=environment.product(request.backend, request.imports), environment=environment.machine(),
+        started=started.isoformat(timespec="seconds"), seconds=seconds, repro_prefix=prefix, scale=scale)

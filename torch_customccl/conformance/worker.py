@@ -1,0 +1,147 @@
+"""One rank: a process that takes cases from the parent, runs their bodies, and reports. Never decides a verdict."""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import importlib
+import os
+import signal
+import sys
+import time
+import traceback
+from dataclasses import dataclass, field
+from datetime import timedelta
+from multiprocessing.connection import Connection
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from .context import Context
+from .model import Case, CheckFailed, RankOutcome
+from .registry import BODIES, load
+
+STACK_SIGNAL = signal.SIGUSR1
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True)
+class WorkerSpec:
+    """How the ranks of one worker set are started."""
+
+    backend: str
+    imports: tuple[str, ...]
+    device: str
+    world_size: int
+    store_port: int
+    store_prefix: str
+    op_timeout_s: float
+    directory: str
+    env: dict[str, str] = field(default_factory=dict)
+    init: bool = True
+    pg_options: str = ""
+
+
+def serve(pipe: Connection, spec: WorkerSpec, rank: int) -> None:
+    """Process main: prepare, make the default group, then answer the parent until it says stop."""
+    _prepare(spec, rank)
+    try:
+        load()
+        if spec.init:
+            init_group(spec, rank)
+        pipe.send(("ready", _probe(spec) if spec.init else None))
+    except Exception as error:
+        pipe.send(("failed", _raised(rank, error)))
+        return
+    groups: dict[str, Any] = {}
+    while True:
+        try:
+            kind, payload = pipe.recv()
+        except EOFError:
+            return
+        if kind == "stop":
+            if dist.is_initialized():
+                dist.destroy_process_group()
+            pipe.send(("stopped", None))
+            return
+        if kind == "probe":
+            pipe.send(("probed", _probe(spec)))
+        else:
+            pipe.send(("done", run_case(payload, spec, rank, groups)))
+
+
+def make_store(spec: WorkerSpec) -> dist.Store:
+    """The rendezvous store; the parent owns it, so no rank's death can end it."""
+    store = dist.TCPStore("127.0.0.1", spec.store_port, is_master=False, timeout=timedelta(seconds=60))
+    return dist.PrefixStore(spec.store_prefix, store)
+
+
+def init_group(spec: WorkerSpec, rank: int, suffix: str = "") -> None:
+    """Make the default group of the tested backend."""
+    options = None
+    if spec.pg_options:
+        module, _, function = spec.pg_options.partition(":")
+        options = getattr(importlib.import_module(module), function)()
+    store = make_store(spec)
+    dist.init_process_group(
+        backend=spec.backend, store=dist.PrefixStore(suffix, store) if suffix else store, rank=rank,
+        world_size=spec.world_size, timeout=timedelta(seconds=spec.op_timeout_s), pg_options=options)
+
+
+def _prepare(spec: WorkerSpec, rank: int) -> None:
+    """Own session, death with the parent, output to files, stacks on a signal, one thread, modules imported."""
+    os.setsid()
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ.update(spec.env)
+    os.environ["NCCL_HOSTID"] = f"conformance-rank-{rank}"
+    log = os.open(os.path.join(spec.directory, f"rank{rank}.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    for stream in (1, 2):
+        os.dup2(log, stream)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    sys.stdout, sys.stderr = os.fdopen(1, "w", buffering=1), os.fdopen(2, "w", buffering=1)
+    stacks = open(os.path.join(spec.directory, f"rank{rank}.stacks"), "w")  # noqa: SIM115
+    faulthandler.enable(stacks)
+    faulthandler.register(STACK_SIGNAL, file=stacks, all_threads=True)
+    torch.set_num_threads(1)
+    if "TORCH_DISTRIBUTED_DEBUG" in spec.env:
+        dist.set_debug_level_from_env()
+    if spec.device == "cuda":
+        torch.cuda.set_device(rank % torch.cuda.device_count())
+    for name in spec.imports:
+        importlib.import_module(name)
+
+
+def _raised(rank: int, error: Exception) -> RankOutcome:
+    return RankOutcome(rank, "raised", exc_type=type(error).__name__, message=f"{type(error).__name__}: {error}"[:2000],
+                       traceback="".join(traceback.format_exception(error))[-4000:])
+
+
+def run_case(case: Case, spec: WorkerSpec, rank: int, groups: dict[str, Any]) -> RankOutcome:
+    """Run one body; turn whatever happens into an outcome."""
+    context = Context(case, rank, spec, groups)
+    started = time.monotonic()
+    try:
+        BODIES[case.body](context)
+        if spec.device == "cuda":
+            torch.cuda.synchronize()
+        outcome = RankOutcome(rank, "ok")
+    except CheckFailed as error:
+        outcome = RankOutcome(rank, "check", verdict=error.verdict.value, message=str(error)[:2000])
+    except Exception as error:
+        outcome = _raised(rank, error)
+    outcome.duration_ms = round((time.monotonic() - started) * 1e3, 2)
+    outcome.info = context.info
+    return outcome
+
+
+def _probe(spec: WorkerSpec) -> bool:
+    """Does the default group still add up one number per rank?"""
+    try:
+        value = torch.ones(3, device=spec.device)
+        dist.all_reduce(value)
+        return bool((value == spec.world_size).all())
+    except Exception:
+        return False
