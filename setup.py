@@ -1,10 +1,11 @@
 """Builds the package: Python files by setuptools, everything in C++ by one run of CMake.
 
-Why torch is no build requirement: the shim must be compiled against the torch that is already in the environment, so the package is
-installed with `pip install --no-build-isolation .`; an isolated build would fetch some other torch and pass its headers off as yours.
+Why torch is no build requirement: the shim must be compiled against the torch that is already in the environment, so
+the package is installed with `pip install --no-build-isolation .`; an isolated build would fetch some other torch and
+pass its headers off as yours.
 
-Why one Extension that names no sources: setuptools needs one to know that the wheel is not pure Python. What it stands for are two
-files, libcustomccl.so and the shim for the torch found, and CMake knows how to make both.
+Why one Extension that names no sources: setuptools needs one to know that the wheel is not pure Python. What it stands
+for are two files, libcustomccl.so and the shim for the torch found, and CMake knows how to make both.
 """
 
 import os
@@ -59,7 +60,7 @@ class CMakeBuild(build_ext):
 
 
 class FreshBuildPy(build_py):
-    """setuptools keeps build/lib from build to build; without this, a file deleted from the source would stay in the wheel."""
+    """setuptools keeps build/lib from build to build; a file deleted from the source would stay in the wheel."""
 
     def run(self) -> None:
         if not self.editable_mode:

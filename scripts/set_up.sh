@@ -17,6 +17,9 @@ has_gtest() { printf '#include <gtest/gtest.h>\n' | g++ -std=c++20 -fsyntax-only
 has_python_headers() {
   "$1" -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")))'
 }
+# A person sees pip's progress; a log does not want it.
+quiet=-qq
+if [ -t 1 ]; then quiet=; fi
 apt_updated=
 need() { # need WHAT PACKAGE...: the system lacks WHAT
   local what=$1
@@ -53,7 +56,7 @@ make_venv() {
   [ "$(cat $stamp 2>/dev/null)" != "$wanted" ] || return 0
   say "making .venv with torch $torch and the tools (once; a minute or two)"
   python3 -m venv .venv
-  .venv/bin/python -m pip install -q --disable-pip-version-check "torch==$torch" -r requirements-dev.txt
+  .venv/bin/python -m pip install $quiet --disable-pip-version-check "torch==$torch" -r requirements-dev.txt
   echo "$wanted" >$stamp
 }
 
@@ -69,7 +72,7 @@ add_tools() { # into an environment that is not ours: what is there stays as it 
   local kept
   kept=$(mktemp)
   "$python" -m pip freeze --exclude-editable | grep -v ' @ ' >"$kept"
-  echo "$lacking" | "$python" -m pip install -q --disable-pip-version-check -c "$kept" -r /dev/stdin
+  echo "$lacking" | "$python" -m pip install $quiet --disable-pip-version-check -c "$kept" -r /dev/stdin
   rm -f "$kept"
 }
 

@@ -1,7 +1,7 @@
 """What the entry points call: makes torch know the name "customccl" without loading any C++.
 
-`import torch` calls autoload() in every process of the environment, so it must not raise (torch would refuse to import) and must
-cost next to nothing; register() is what torch 2.14 and later call when the name is first used.
+`import torch` calls autoload() in every process of the environment, so it must not raise (torch would refuse to import)
+and must cost next to nothing; register() is what torch 2.14 and later call when the name is first used.
 """
 
 from typing import Any

@@ -1,11 +1,12 @@
 """Repairs the default backend of groups made from strings like "cpu:customccl,cuda:nccl".
 
-torch 2.11 to 2.13 picks the default backend type of such a group by comparing the upper-case key of the first registered plugin with
-lower-case names: it never matches, and because a plugin is registered the fallback to gloo is skipped as well. Without nccl in the
-string the group keeps the type UNDEFINED: destroy warns, and completion hooks and the default backend cannot be had. Merely
-installing this package would thus spoil "cpu:gloo" for others. So the helper that makes groups is wrapped, and a group that comes out
-undefined gets the type torch meant: ours when the string names us, else gloo when it names gloo. From 2.14 torch looks the name up
-correctly and nothing is wrapped.
+torch 2.11 to 2.13 picks the default backend type of such a group by comparing the upper-case key of the first
+registered plugin with lower-case names: it never matches, and because a plugin is registered the fallback to gloo
+is skipped as well. Without nccl in the string the group keeps the type UNDEFINED: destroy warns, and completion
+hooks and the default backend cannot be had. Merely installing this package would thus spoil "cpu:gloo" for others.
+So the helper that makes groups is wrapped, and a group that comes out undefined gets the type torch meant: ours
+when the string names us, else gloo when it names gloo. From 2.14 torch looks the name up correctly and nothing is
+wrapped.
 """
 
 import functools

@@ -1,7 +1,8 @@
 """Finds and loads the shim built for the torch that is running.
 
-Class layouts of c10d differ between torch minors: a shim in the wrong torch crashes or, worse, seems to work. So the file is chosen by
-`torch.__version__` before anything is loaded, and a missing one is a sentence, not an undefined symbol.
+Class layouts of c10d differ between torch minors: a shim in the wrong torch crashes or, worse, seems to work. So
+the file is chosen by `torch.__version__` before anything is loaded, and a missing one is a sentence, not an
+undefined symbol.
 """
 
 import importlib
@@ -63,8 +64,8 @@ def _no_shim(minor: str) -> str:
     python = ".".join(map(str, sys.version_info[:2]))
     have = ", ".join(shims()) or "none"
     return (
-        f"torch_customccl {__version__} has no shim for torch {minor} (found torch {torch.__version__}; shims of this installation "
-        f"for Python {python}: {have}); build one with: {rebuild_command()}"
+        f"torch_customccl {__version__} has no shim for torch {minor} (found torch {torch.__version__}; "
+        f"shims of this installation for Python {python}: {have}); build one with: {rebuild_command()}"
     )
 
 

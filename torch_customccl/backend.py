@@ -1,4 +1,4 @@
-"""Makes backends: what torch calls when a group names "customccl", and the same for groups outside torch's global world."""
+"""Makes backends: for the groups torch makes by name, and for groups outside its global world."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -19,7 +19,13 @@ def create(group: Any, options: Any) -> Any:
     """
     ranks = group.global_ranks_in_group  # empty for the default group
     return make_backend(
-        group.store, group.group_rank, group.group_size, group.timeout, name=group.group_id, global_ranks=ranks, options=options
+        group.store,
+        group.group_rank,
+        group.group_size,
+        group.timeout,
+        name=group.group_id,
+        global_ranks=ranks,
+        options=options,
     )
 
 
@@ -40,7 +46,9 @@ def make_backend(
     """
     shim = load()
     ours = options if isinstance(options, shim.Options) else None
-    return shim.create_backend(_own_keys(store, rank), rank, size, timeout, name, list(global_ranks) or list(range(size)), ours)
+    return shim.create_backend(
+        _own_keys(store, rank), rank, size, timeout, name, list(global_ranks) or list(range(size)), ours
+    )
 
 
 def create_group(
@@ -66,7 +74,8 @@ def create_group(
 def _own_keys(store: dist.Store, rank: int) -> dist.Store:
     """A part of `store` that no earlier group on the same store used.
 
-    Destroying and making a group again on one store reuses torch's key prefixes, and a rank that reads its predecessor's keys would
-    connect to nobody. Each rank counts its own groups on this store; ranks make them in the same order, so they agree.
+    Destroying and making a group again on one store reuses torch's key prefixes, and a rank that reads its
+    predecessor's keys would connect to nobody. Each rank counts its own groups on this store; ranks make them in
+    the same order, so they agree.
     """
     return dist.PrefixStore(f"{store.add(f'groups_of_rank_{rank}', 1)}", store)
