@@ -3,13 +3,17 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <future>
 #include <thread>
 
 #include "host/host_arena.h"
+#include "host/limbo.h"
 #include "platform/log.h"
 #include "platform/unix_socket.h"
 
@@ -18,6 +22,10 @@ namespace customccl {
 namespace {
 
 constexpr Nanos kPatience = std::chrono::seconds(5);  // a stranger that connects and says nothing is dropped after this
+
+constexpr int kLimboTick = 20;  // ms between looks while memory waits in limbo
+
+std::atomic<int> keeper_bell{-1};  // eventfd of the running keeper
 
 // One peer: check who it is, hear the secret, give it the descriptor. Anything odd: log and drop, the job goes on.
 void serve_peer(const HostArena& arena, const Fd& peer) {
@@ -38,12 +46,17 @@ void serve_peer(const HostArena& arena, const Fd& peer) {
   if (!status.ok()) log(LogLevel::kInfo, "a peer went away during the shared-memory handshake: " + status.message);
 }
 
-void keep(HostArena& arena, const Fd& listener) {
+void keep(HostArena& arena, const Fd& listener, const Fd& bell) {
+  bool limbo_empty = true;
   for (;;) {
-    pollfd waiting{listener.get(), POLLIN, 0};
-    if (::poll(&waiting, 1, -1) < 0 && errno != EINTR) return;
-    const Fd peer(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (peer) serve_peer(arena, peer);
+    pollfd waiting[2] = {{listener.get(), POLLIN, 0}, {bell.get(), POLLIN, 0}};
+    if (::poll(waiting, 2, limbo_empty ? -1 : kLimboTick) < 0 && errno != EINTR) return;
+    std::uint64_t rung = 0;
+    if ((waiting[1].revents & POLLIN) != 0 && ::read(bell.get(), &rung, sizeof(rung)) < 0) return;
+    if (const Fd peer(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)); peer) {
+      serve_peer(arena, peer);
+    }
+    limbo_empty = reclaim_limbo();
   }
 }
 
@@ -56,19 +69,27 @@ void block_all_signals(sigset_t& previous) {
 
 }  // namespace
 
+void wake_keeper() {
+  const std::uint64_t one = 1;
+  // A full counter means that the keeper is awake already; nothing else can fail here.
+  [[maybe_unused]] const auto written = ::write(keeper_bell.load(), &one, sizeof(one));
+}
+
 std::string keeper_address(const Id128& arena_id) { return "customccl-" + to_hex(arena_id); }
 
 Status start_keeper(HostArena& arena) {
   Fd listener;
   if (Status status = listen_abstract(keeper_address(arena.header().id), listener); !status.ok()) return status;
+  Fd bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  keeper_bell.store(bell.get());
   std::promise<bool> adopted;
   auto result = adopted.get_future();
   sigset_t previous;
   block_all_signals(previous);
-  std::thread([&arena, socket = std::move(listener), promise = std::move(adopted)]() mutable {
+  std::thread([&arena, socket = std::move(listener), bell = std::move(bell), promise = std::move(adopted)]() mutable {
     pthread_setname_np(pthread_self(), "customccl-keep");
     promise.set_value(arena.header().life.adopt());
-    keep(arena, socket);
+    keep(arena, socket, bell);
   }).detach();
   pthread_sigmask(SIG_SETMASK, &previous, nullptr);
   if (!result.get()) {

@@ -27,7 +27,7 @@ std::string boot_id() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string text;
   std::getline(file, text);
-  return text;
+  return text.empty() ? "unknown" : text;
 }
 
 Status unreachable(const ArenaAddress& address, const std::string& why) {

@@ -1,0 +1,37 @@
+#pragma once
+
+#include "core/lane.h"
+#include "engines/engine.h"
+
+namespace customccl {
+
+class Communicator;
+
+// The collectives of a group, in the order of their issue. The head runs; the others wait behind it.
+class CollectiveLane final : public Lane {
+ public:
+  // `first`: number of the first collective.
+  CollectiveLane(Communicator& group, Engine& engine, std::uint64_t first) : group_(group), engine_(engine), next_(first) {}
+
+  // How many collectives were issued, or the number of the last one: they are numbered from 1.
+  std::uint64_t issued() const { return next_.load(std::memory_order_relaxed) - 1; }
+
+ private:
+  void accept(Task& task, Finished& finished) override;
+  bool advance(Finished& finished) override;
+  Status find_failure(Finished& finished) override;
+  void drop_all(const Status& why, Finished& finished) override;
+  void end_group(const Status& why) override;
+  Status refusal(const Task& task) override;
+
+  void pop(Status status, Finished& finished);
+
+  Communicator& group_;
+  Engine& engine_;
+  Task* head_ = nullptr;
+  Task* tail_ = nullptr;
+  bool head_started_ = false;
+  std::atomic<std::uint64_t> next_;
+};
+
+}  // namespace customccl

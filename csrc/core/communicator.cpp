@@ -1,0 +1,233 @@
+#include "core/communicator.h"
+
+#include <cstdio>
+
+#include "base/call_record.h"
+#include "core/message_lane.h"
+#include "core/progress.h"
+#include "engines/self/self_engine.h"
+#include "engines/shm/shm_engine.h"
+#include "host/host_arena.h"
+#include "platform/process.h"
+
+namespace customccl {
+
+namespace {
+
+std::string seconds(Nanos time) {
+  char text[32];
+  const double value = std::chrono::duration<double>(time).count();
+  if (value < 1) {
+    std::snprintf(text, sizeof(text), "%.3g ms", value * 1e3);
+  } else {
+    std::snprintf(text, sizeof(text), "%.4g s", value);
+  }
+  return text;
+}
+
+const char* advice(Code code) {
+  switch (code) {
+    case Code::kPeerDied:
+    case Code::kPeerLeft: return "Make a new group without it, or restart the job.";
+    case Code::kTimeout: return "If it is only slow, raise the timeout; else look at what it is doing.";
+    case Code::kMismatch:
+      return "Every rank must call the same operations in the same order, with the same dtype, counts, reduce op and root.";
+    case Code::kSystem:
+    case Code::kOk:
+    case Code::kInvalidArgument:
+    case Code::kAborted:
+    case Code::kClosed:
+    case Code::kUnreachable: break;
+  }
+  return "Make a new group to go on.";
+}
+
+Status setup_error(const GroupSpec& spec, const Deadline& deadline, Status why) {
+  why.message = "customccl: rank " + std::to_string(spec.global_ranks[static_cast<std::size_t>(spec.rank)]) +
+                " could not make group \"" + spec.name + "\" of " + std::to_string(spec.size) + " ranks: " + why.message +
+                " (after " + seconds(deadline.elapsed()) + " of " + seconds(deadline.limit()) + ")";
+  return why;
+}
+
+// For a group of one, which has no arena; never rung by others.
+Doorbell& lonely_bell() {
+  static auto& bell = *new Doorbell();
+  return bell;
+}
+
+}  // namespace
+
+Communicator::Communicator(GroupSpec spec, std::unique_ptr<Engine> engine, std::uint64_t first_number, bool processor_each,
+                           Doorbell& bell)
+    : spec_(std::move(spec)),
+      generation_(fork_generation()),
+      engine_(std::move(engine)),
+      collectives_(std::make_unique<CollectiveLane>(*this, *engine_, first_number)),
+      messages_(std::make_unique<MessageLane>(*this, engine_->packet_port(), spec_.rank, spec_.size)),
+      bell_(bell),
+      timeout_(spec_.timeout.count()) {
+  spin_.allow(processor_each);
+}
+
+Status Communicator::create(const GroupSpec& spec, Bootstrap& bootstrap, std::shared_ptr<Communicator>& out) {
+  watch_for_fork();
+  if (spec.size == 1) {
+    out.reset(new Communicator(spec, std::make_unique<SelfEngine>(), 1, true, lonely_bell()));
+    return {};
+  }
+  const Deadline deadline(spec.timeout);
+  std::unique_ptr<shm::Members> members;
+  Status status = shm::Members::meet(spec, bootstrap, deadline, members);
+  if (!status.ok()) return setup_error(spec, deadline, std::move(status));
+  HostArena* arena = nullptr;
+  if (status = HostArena::get(arena); !status.ok()) return status;
+  const bool processor_each = members->processor_each();
+  auto engine = std::make_unique<shm::ShmEngine>(std::move(members));
+  out.reset(new Communicator(spec, std::move(engine), 0, processor_each, arena->header().bell));
+  // Collective number 0 of every group: nobody uses it before everybody has mapped everybody.
+  Call ready;
+  ready.timeout = std::max<Nanos>(deadline.left(), std::chrono::milliseconds(1));
+  if (status = out->run(ready); status.ok()) return status;
+  status = setup_error(spec, deadline, out->health());
+  out.reset();
+  return status;
+}
+
+Communicator::~Communicator() { close(); }
+
+Lane& Communicator::lane_of(const Call& call) const {
+  const bool message = call.op == Op::kSend || call.op == Op::kRecv;
+  return message ? static_cast<Lane&>(*messages_) : *collectives_;
+}
+
+Nanos Communicator::limit_of(const Call& call) const {
+  return call.timeout.count() > 0 ? call.timeout : Nanos(timeout_.load(std::memory_order_relaxed));
+}
+
+Status Communicator::run(const Call& call) {
+  Task task(call, limit_of(call));
+  if (generation_ != fork_generation()) return refuse(task);
+  Lane& lane = lane_of(call);
+  lane.post(task);
+  if (!task.done()) wait_for(lane, task);
+  return task.status();
+}
+
+void Communicator::wait_for(Lane& lane, const Task& task) {
+  wait_until(
+      spin_, bell_, [&] { return task.done(); }, [&] { return lane.drive(); }, [&] { drive_slowly(lane); });
+}
+
+void Communicator::post(const std::shared_ptr<Task>& task) {
+  Lane& lane = lane_of(task->call());
+  if (generation_ != fork_generation()) return lane.reject(*task, task);
+  lane.post(*task, task);
+  if (task->done()) return;
+  // Ranks that are in step finish a small operation within a microsecond or two: worth a few looks before leaving it.
+  for (int look = 0; look < 64 && !task->done() && spin_.now().count() > 0; ++look) {
+    if (!lane.drive()) relax();
+  }
+  if (!task->done()) Progress::get().watch(std::shared_ptr<Lane>(shared_from_this(), &lane));
+}
+
+bool Communicator::wait(const Task& task, Nanos limit) {
+  if (task.done()) return true;
+  Lane& lane = lane_of(task.call());
+  if (limit.count() <= 0) {
+    wait_for(lane, task);
+    return true;
+  }
+  const Deadline deadline(limit);
+  wait_until(
+      spin_, bell_, [&] { return task.done() || deadline.passed(); }, [&] { return lane.drive(); },
+      [&] { drive_slowly(lane); });
+  return task.done();
+}
+
+bool Communicator::poll(const Task& task) {
+  if (task.done()) return true;
+  Lane& lane = lane_of(task.call());
+  lane.drive();
+  if (!task.done()) lane.inspect();
+  return task.done();
+}
+
+void Communicator::drive_slowly(Lane& lane) {
+  lane.inspect();
+  Progress::get().drive_others(lane);
+}
+
+void Communicator::abort(const std::string& why) {
+  fail({Code::kAborted, "abort() was called on rank " + std::to_string(global_rank(spec_.rank)) + (why.empty() ? "" : ": " + why),
+        global_rank(spec_.rank)});
+}
+
+void Communicator::close() { end({Code::kClosed, "the group was destroyed on this rank"}, true); }
+
+void Communicator::fail(const Status& why) { end(why, false); }
+
+void Communicator::end(const Status& why, bool leave) {
+  {
+    const std::lock_guard lock(failure_mutex_);
+    if (engine_ == nullptr) return;
+    if (generation_ != fork_generation()) {
+      // The parent's group: its memory is not mapped here, and its locks may be held by threads that do not exist here.
+      static_cast<void>(engine_.release());
+      return;
+    }
+    if (!leave && failed_.load(std::memory_order_relaxed)) return;
+    if (!failed_.load(std::memory_order_relaxed)) failure_ = why;
+    failed_.store(true, std::memory_order_release);
+    if (!leave) engine_->fail(why);
+  }
+  collectives_->close(why);
+  messages_->close(why);
+  if (!leave) return;
+  // No lane touches the engine any more. Its destructor says goodbye to the peers.
+  const std::lock_guard lock(failure_mutex_);
+  engine_.reset();
+}
+
+Status Communicator::health() const {
+  const std::lock_guard lock(failure_mutex_);
+  return failure_;
+}
+
+int Communicator::global_rank(int member) const { return spec_.global_ranks[static_cast<std::size_t>(member)]; }
+
+Status Communicator::timed_out(const std::vector<int>& awaited) const {
+  std::string ranks;
+  for (const int member : awaited) ranks += (ranks.empty() ? "" : ", ") + std::to_string(global_rank(member));
+  const std::string who = awaited.empty() ? "an earlier operation of the group" : (awaited.size() == 1 ? "rank " : "ranks ") + ranks;
+  return {Code::kTimeout,
+          "timed out: rank " + std::to_string(global_rank(spec_.rank)) + " waited in vain for " + who,
+          awaited.empty() ? -1 : global_rank(awaited[0])};
+}
+
+Status Communicator::explain(const Task& task, const Status& why) const {
+  const CallRecord record = record_of(task.call(), task.operation().sequence);
+  const std::string data = describe_data(record);
+  std::string what = describe_op(record);
+  if (task.call().op == Op::kSend) what += " to rank " + std::to_string(global_rank(task.call().peer));
+  if (task.call().op == Op::kRecv) {
+    what += task.call().peer == kAnySource ? " from any rank" : " from rank " + std::to_string(global_rank(task.call().peer));
+  }
+  return {why.code,
+          "customccl: " + what + " of group \"" + spec_.name + "\" failed on rank " + std::to_string(global_rank(spec_.rank)) +
+              ": " + why.message + " (waited " + seconds(task.deadline().elapsed()) + " of " +
+              seconds(task.deadline().limit()) + (data.empty() ? "" : "; " + data) + "). The group is closed. " +
+              advice(why.code),
+          why.culprit};
+}
+
+Status Communicator::refuse(const Task& task) const {
+  const std::string what = "customccl: " + std::string(name(task.call().op)) + " on group \"" + spec_.name + "\" refused: ";
+  if (generation_ != fork_generation()) {
+    return {Code::kClosed, what + "this process was forked from the one that made the group. Make a group of its own here, or "
+                                  "start processes with spawn."};
+  }
+  const Status why = health();
+  return {why.code, what + "the group ended before: " + why.message + ". " + advice(why.code), why.culprit};
+}
+
+}  // namespace customccl

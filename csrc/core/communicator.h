@@ -1,0 +1,79 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "core/collective_lane.h"
+#include "core/task.h"
+#include "core/wait.h"
+#include "engines/engine.h"
+#include "engines/group_spec.h"
+#include "host/bootstrap.h"
+
+namespace customccl {
+
+class MessageLane;
+
+// One group of ranks: its order, its sequence numbers, its end.
+//
+// Thread rule: every method by any thread. No method waits without a deadline; post() and abort() do not wait at all.
+// A group fails as a whole: after the first failure every pending and every later call ends with an error that names its cause.
+class Communicator : public std::enable_shared_from_this<Communicator> {
+ public:
+  // Collective over all ranks of the group; done within spec.timeout or failed.
+  static Status create(const GroupSpec& spec, Bootstrap& bootstrap, std::shared_ptr<Communicator>& out);
+  ~Communicator();
+
+  // Carries `call` out on this thread.
+  Status run(const Call& call);
+  // Takes `task` in and returns. It completes whether or not anybody waits for it.
+  void post(const std::shared_ptr<Task>& task);
+  // Waits until `task` is done or `limit` passed (then false, and the task goes on).
+  bool wait(const Task& task, Nanos limit);
+  // Whether `task` is done, after an attempt to move it.
+  bool poll(const Task& task);
+
+  // Ends the group on all ranks. The first reason wins.
+  void abort(const std::string& why);
+  // Says goodbye to the peers. Pending calls end with an error.
+  void close();
+
+  const GroupSpec& spec() const { return spec_; }
+  std::uint64_t sequence() const { return collectives_->issued(); }
+  Nanos limit_of(const Call& call) const;
+  void set_timeout(Nanos timeout) { timeout_.store(timeout.count(), std::memory_order_relaxed); }
+  // Ok while the group works, else why it does not.
+  Status health() const;
+
+  // For the lanes.
+  void fail(const Status& why);
+  Status timed_out(const std::vector<int>& awaited) const;
+  Status explain(const Task& task, const Status& why) const;
+  Status refuse(const Task& task) const;
+  int global_rank(int member) const;
+
+ private:
+  Communicator(GroupSpec spec, std::unique_ptr<Engine> engine, std::uint64_t first_number, bool processor_each,
+               Doorbell& bell);
+  Lane& lane_of(const Call& call) const;
+  void drive_slowly(Lane& lane);
+  void wait_for(Lane& lane, const Task& task);
+  void end(const Status& why, bool leave);
+
+  GroupSpec spec_;
+  std::uint64_t generation_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<CollectiveLane> collectives_;
+  std::unique_ptr<MessageLane> messages_;
+  Doorbell& bell_;
+  SpinBudget spin_;
+  std::atomic<std::int64_t> timeout_;
+  mutable std::mutex failure_mutex_;
+  Status failure_;
+  std::atomic<bool> failed_{false};
+};
+
+}  // namespace customccl

@@ -1,0 +1,53 @@
+#include "core/lane.h"
+
+namespace customccl {
+
+bool Lane::drive_locked() {
+  Finished finished;
+  const bool moved = !closed_ && advance(finished);
+  leave(finished);
+  return moved;
+}
+
+void Lane::post(Task& task, std::shared_ptr<Task> keep_alive) {
+  mutex_.lock();
+  Finished finished;
+  task.keep_alive_ = std::move(keep_alive);
+  pending_.fetch_add(1, std::memory_order_relaxed);
+  if (closed_) {
+    finish(task, refusal(task), finished);
+  } else {
+    accept(task, finished);
+    advance(finished);
+  }
+  leave(finished);
+}
+
+void Lane::reject(Task& task, std::shared_ptr<Task> keep_alive) {
+  Finished finished;
+  task.keep_alive_ = std::move(keep_alive);
+  pending_.fetch_add(1, std::memory_order_relaxed);
+  finish(task, refusal(task), finished);
+}
+
+void Lane::inspect() {
+  if (!busy() || !mutex_.try_lock()) return;
+  Finished finished;
+  if (!closed_) finished.failure = find_failure(finished);
+  leave(finished);
+}
+
+void Lane::close(const Status& why) {
+  mutex_.lock();
+  Finished finished;
+  closed_ = true;
+  drop_all(why, finished);
+  leave(finished);
+}
+
+void Lane::leave(Finished& finished) {
+  mutex_.unlock();
+  if (!finished.failure.ok()) end_group(finished.failure);
+}
+
+}  // namespace customccl

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "core/task.h"
+
+namespace customccl {
+
+// Tasks that became done under a lane's lock and whose on_done() shall run after it is released. Also carries a failure that ends
+// the group out of the lock.
+class Finished {
+ public:
+  ~Finished() {
+    for (auto& task : tasks_) task->on_done();
+  }
+  void add(std::shared_ptr<Task> task) { tasks_.push_back(std::move(task)); }
+
+  Status failure;  // not ok: the group is to be closed with this
+
+ private:
+  std::vector<std::shared_ptr<Task>> tasks_;
+};
+
+// Tasks of one group that are driven together: its collectives (in order), or its messages.
+// Whoever has time drives: a thread that waits, one that polls or posts, or the progress thread. Only one at a time does.
+class Lane {
+ public:
+  virtual ~Lane() = default;
+
+  // Moves what can be moved, if no other thread is at it. True when anything moved.
+  bool drive() {
+    if (!mutex_.try_lock()) return false;
+    return drive_locked();
+  }
+  // Takes a task in and drives a little. `task` may end here already.
+  void post(Task& task, std::shared_ptr<Task> keep_alive = nullptr);
+  // Ends a task at once, without touching anything else.
+  void reject(Task& task, std::shared_ptr<Task> keep_alive);
+
+  // Slow path: deadlines, dead peers. Ends the group if it must.
+  void inspect();
+
+  // Ends every task with what describe(task, why) makes of `why`, and every later one with what `later` says.
+  void close(const Status& why);
+
+  bool busy() const { return pending_.load(std::memory_order_relaxed) != 0; }
+
+ protected:
+  // All of these hold the lock.
+  virtual void accept(Task& task, Finished& finished) = 0;
+  virtual bool advance(Finished& finished) = 0;
+  virtual Status find_failure(Finished& finished) = 0;
+  virtual void drop_all(const Status& why, Finished& finished) = 0;
+  // After the lock is released, when finished.failure is set.
+  virtual void end_group(const Status& why) = 0;
+  virtual Status refusal(const Task& task) = 0;
+
+  void finish(Task& task, Status status, Finished& finished) {
+    pending_.fetch_sub(1, std::memory_order_relaxed);
+    std::shared_ptr<Task> keep_alive = std::move(task.keep_alive_);
+    task.status_ = std::move(status);
+    task.done_.store(true, std::memory_order_release);
+    // A task on the stack may be gone from here on.
+    if (keep_alive != nullptr) finished.add(std::move(keep_alive));
+  }
+
+  static Task*& next_of(Task& task) { return task.next_; }
+
+ private:
+  bool drive_locked();
+  // Releases the lock, then does what must be done without it.
+  void leave(Finished& finished);
+
+  std::mutex mutex_;
+  bool closed_ = false;
+  std::atomic<int> pending_{0};
+};
+
+}  // namespace customccl

@@ -1,0 +1,317 @@
+#include "core/message_lane.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/call_record.h"
+#include "core/communicator.h"
+#include "engines/move.h"
+
+namespace customccl {
+
+namespace {
+
+std::uint64_t bytes_of(const Call& call) {
+  const View& view = call.op == Op::kSend ? call.inputs[0] : call.outputs[0];
+  return view.count * size_of(call.dtype);
+}
+
+bool accepts(const Call& recv, int source, std::int64_t tag) {
+  return (recv.peer == kAnySource || recv.peer == source) && recv.tag == tag;
+}
+
+}  // namespace
+
+MessageLane::MessageLane(Communicator& group, PacketPort* port, int rank, int size)
+    : group_(group), port_(port), rank_(rank), size_(size), peers_(static_cast<std::size_t>(size)) {}
+
+void MessageLane::accept(Task& task, Finished& finished) {
+  task.operation().sequence = ++issued_;
+  if (task.call().op == Op::kRecv) return accept_recv(task, finished);
+  if (task.call().peer == rank_) return accept_self(task, finished);
+  accept_send(task, finished);
+}
+
+void MessageLane::accept_send(Task& task, Finished& finished) {
+  const Call& call = task.call();
+  if (Status status = port_->open(call.peer); !status.ok()) {
+    finish(task, std::move(status), finished);
+    return;
+  }
+  Outgoing outgoing;
+  outgoing.task = &task;
+  outgoing.header.tag = call.tag;
+  outgoing.header.dtype = call.dtype;
+  outgoing.header.total = bytes_of(call);
+  const bool eager = outgoing.header.total <= std::min(kEagerLimit, port_->max_payload());
+  outgoing.header.kind = eager ? PacketHeader::Kind::kEager : PacketHeader::Kind::kRequest;
+  outgoing.header.bytes = eager ? static_cast<std::uint32_t>(outgoing.header.total) : 0;
+  if (!eager) outgoing.header.detail = next_number_++;
+  Peer& to = peer(call.peer);
+  to.queue.push_back(outgoing);
+  flush(call.peer, finished);
+}
+
+void MessageLane::accept_recv(Task& task, Finished& finished) {
+  const Call& call = task.call();
+  const auto found = std::find_if(aside_.begin(), aside_.end(),
+                                  [&](const Aside& aside) { return accepts(call, aside.source, aside.header.tag); });
+  if (found != aside_.end()) {
+    Aside message = std::move(*found);
+    aside_.erase(found);
+    if (message.data != nullptr) peer(message.source).aside_bytes -= message.header.total;
+    match(task, message, message.data.get(), finished);
+    return;
+  }
+  posted_.push_back(&task);
+  ++(call.peer == kAnySource ? any_source_ : peer(call.peer).expecting);
+}
+
+void MessageLane::accept_self(Task& task, Finished& finished) {
+  Aside message;
+  message.source = rank_;
+  message.local = &task;
+  message.header.tag = task.call().tag;
+  message.header.dtype = task.call().dtype;
+  message.header.total = bytes_of(task.call());
+  if (Task* recv = take_posted(rank_, message.header.tag); recv != nullptr) return match(*recv, message, nullptr, finished);
+  aside_.push_back(std::move(message));
+}
+
+Task* MessageLane::take_posted(int source, std::int64_t tag) {
+  const auto found =
+      std::find_if(posted_.begin(), posted_.end(), [&](const Task* recv) { return accepts(recv->call(), source, tag); });
+  if (found == posted_.end()) return nullptr;
+  Task* recv = *found;
+  posted_.erase(found);
+  --(recv->call().peer == kAnySource ? any_source_ : peer(recv->call().peer).expecting);
+  return recv;
+}
+
+bool MessageLane::fits(const Task& recv, int source, const PacketHeader& header, Finished& finished) const {
+  if (header.total == bytes_of(recv.call()) && header.dtype == recv.call().dtype) return true;
+  const auto element = [](DType dtype) { return static_cast<std::size_t>(dtype) < kDTypes.size() ? size_of(dtype) : 1; };
+  CallRecord sent{0, header.total / element(header.dtype), 0, Op::kSend, header.dtype, ReduceOp::kSum};
+  finished.failure = {Code::kMismatch,
+                      "rank " + std::to_string(group_.global_rank(source)) + " sent " + describe_data(sent) + " with tag " +
+                          std::to_string(header.tag) + ", rank " + std::to_string(group_.global_rank(rank_)) +
+                          " expects " + describe_data(record_of(recv.call(), 0)),
+                      group_.global_rank(source)};
+  return false;
+}
+
+void MessageLane::match(Task& recv, Aside& message, const std::byte* payload, Finished& finished) {
+  recv.set_source(message.source);
+  if (!fits(recv, message.source, message.header, finished)) {
+    posted_.push_back(&recv);  // ends with the group
+    ++(recv.call().peer == kAnySource ? any_source_ : peer(recv.call().peer).expecting);
+    if (message.local != nullptr) aside_.push_back(std::move(message));
+    return;
+  }
+  const View& output = recv.call().outputs[0];
+  if (message.local != nullptr) {
+    move_elements(recv.call(), scratch_, message.local->call().inputs[0], output, 0, output.count);
+    complete(*message.local, finished);
+    complete(recv, finished);
+  } else if (message.header.kind == PacketHeader::Kind::kEager) {
+    unpack(output, 0, output.count, payload, size_of(recv.call().dtype), Store::kPlain);
+    complete(recv, finished);
+  } else {
+    Peer& from = peer(message.source);
+    const std::uint64_t number = next_number_++;
+    from.streaming.emplace(number, Incoming{&recv, 0});
+    Outgoing clear;
+    clear.header.kind = PacketHeader::Kind::kClear;
+    clear.header.detail = message.header.detail;  // the sender's number of the message
+    clear.header.total = number;                  // ours, which comes back with the data
+    if (Status status = port_->open(message.source); !status.ok()) {
+      finished.failure = std::move(status);
+      return;
+    }
+    from.queue.push_front(clear);  // ahead of what may be waiting for room
+    flush(message.source, finished);
+  }
+}
+
+bool MessageLane::advance(Finished& finished) {
+  if (port_ == nullptr) return false;
+  bool moved = false;
+  for (int step = 0; step < size_ && finished.failure.ok(); ++step) {
+    const int other = (first_drained_ + step) % size_;
+    if (other == rank_) continue;
+    moved = drain(other, finished) || moved;
+    moved = flush(other, finished) || moved;
+  }
+  first_drained_ = (first_drained_ + 1) % size_;
+  return moved;
+}
+
+bool MessageLane::wants_more_from(int source) const {
+  const Peer& from = peer(source);
+  return from.aside_bytes < kAsideLimit || from.expecting > 0 || any_source_ > 0 || !from.streaming.empty() ||
+         !from.asked.empty();
+}
+
+bool MessageLane::drain(int from, Finished& finished) {
+  bool moved = false;
+  PacketHeader header;
+  const std::byte* payload = nullptr;
+  while (finished.failure.ok() && wants_more_from(from) && port_->front(from, header, payload)) {
+    arrive(from, header, payload, finished);
+    port_->pop(from);
+    moved = true;
+  }
+  return moved;
+}
+
+void MessageLane::arrive(int from, const PacketHeader& header, const std::byte* payload, Finished& finished) {
+  switch (header.kind) {
+    case PacketHeader::Kind::kEager:
+    case PacketHeader::Kind::kRequest: {
+      Aside message;
+      message.source = from;
+      message.header = header;
+      const bool eager = header.kind == PacketHeader::Kind::kEager;
+      if (eager && header.total != header.bytes) return;  // not a packet of ours
+      if (Task* recv = take_posted(from, header.tag); recv != nullptr) return match(*recv, message, payload, finished);
+      if (eager) {
+        message.data = std::make_unique<std::byte[]>(std::max<std::size_t>(header.bytes, 1));
+        std::memcpy(message.data.get(), payload, header.bytes);
+        peer(from).aside_bytes += header.bytes;
+      }
+      aside_.push_back(std::move(message));
+      return;
+    }
+    case PacketHeader::Kind::kClear: {
+      const auto asked = peer(from).asked.find(header.detail);
+      if (asked == peer(from).asked.end()) return;
+      Outgoing data;
+      data.task = asked->second;
+      data.header.kind = PacketHeader::Kind::kData;
+      data.header.detail = header.total;
+      data.header.dtype = data.task->call().dtype;
+      peer(from).asked.erase(asked);
+      peer(from).queue.push_back(data);
+      return;
+    }
+    case PacketHeader::Kind::kData: return receive_data(from, header, payload, finished);
+  }
+}
+
+void MessageLane::receive_data(int from, const PacketHeader& header, const std::byte* payload, Finished& finished) {
+  Peer& source = peer(from);
+  const auto found = source.streaming.find(header.detail);
+  if (found == source.streaming.end()) return;
+  Incoming& incoming = found->second;
+  const Call& call = incoming.task->call();
+  const std::size_t element = size_of(call.dtype);
+  const std::uint64_t left = bytes_of(call) - incoming.received;
+  if (header.bytes > left || header.bytes % element != 0) {
+    finished.failure = {Code::kSystem, "a message of rank " + std::to_string(group_.global_rank(from)) + " is garbled",
+                        group_.global_rank(from)};
+    return;
+  }
+  unpack(call.outputs[0], incoming.received / element, header.bytes / element, payload, element, Store::kPlain);
+  incoming.received += header.bytes;
+  if (header.bytes != left) return;
+  Task* task = incoming.task;
+  source.streaming.erase(found);
+  complete(*task, finished);
+}
+
+bool MessageLane::flush(int to, Finished& finished) {
+  Peer& target = peer(to);
+  bool moved = false;
+  while (!target.queue.empty()) {
+    bool done = false;
+    if (!flush_one(to, target.queue.front(), done, finished)) return moved;
+    moved = true;
+    if (done) target.queue.pop_front();
+  }
+  return moved;
+}
+
+// Sends one packet of `outgoing`; false when the ring is full. `done`: nothing of it is left.
+bool MessageLane::flush_one(int to, Outgoing& outgoing, bool& done, Finished& finished) {
+  PacketHeader& header = outgoing.header;
+  const bool data = header.kind == PacketHeader::Kind::kData;
+  if (data) {
+    const std::size_t element = size_of(outgoing.task->call().dtype);
+    const std::uint64_t piece = port_->max_payload() / element * element;
+    header.bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(bytes_of(outgoing.task->call()) - outgoing.sent, piece));
+  }
+  std::byte* room = port_->reserve(to, header.bytes);
+  if (room == nullptr) return false;
+  if (header.bytes != 0) {
+    const Call& call = outgoing.task->call();
+    const std::size_t element = size_of(call.dtype);
+    pack(room, call.inputs[0], outgoing.sent / element, header.bytes / element, element, Store::kPlain);
+  }
+  port_->send(to, header);
+  outgoing.sent += header.bytes;
+  if (header.kind == PacketHeader::Kind::kRequest) peer(to).asked.emplace(header.detail, outgoing.task);
+  done = !data || outgoing.sent == bytes_of(outgoing.task->call());
+  if (done && (data || header.kind == PacketHeader::Kind::kEager)) complete(*outgoing.task, finished);
+  return true;
+}
+
+template <class Visit>
+void MessageLane::visit_tasks(Visit&& visit) const {
+  for (Task* recv : posted_) visit(recv, recv->call().peer);
+  for (const Aside& message : aside_) {
+    if (message.local != nullptr) visit(message.local, rank_);
+  }
+  for (int other = 0; other < size_; ++other) {
+    for (const Outgoing& outgoing : peer(other).queue) {
+      if (outgoing.task != nullptr) visit(outgoing.task, other);
+    }
+    for (const auto& [number, task] : peer(other).asked) visit(task, other);
+    for (const auto& [number, incoming] : peer(other).streaming) visit(incoming.task, other);
+  }
+}
+
+std::vector<int> MessageLane::awaited() const {
+  std::vector<bool> wanted(static_cast<std::size_t>(size_), any_source_ > 0);
+  visit_tasks([&](Task*, int other) {
+    if (other != kAnySource) wanted[static_cast<std::size_t>(other)] = true;
+  });
+  wanted[static_cast<std::size_t>(rank_)] = false;
+  std::vector<int> ranks;
+  for (int other = 0; other < size_; ++other) {
+    if (wanted[static_cast<std::size_t>(other)]) ranks.push_back(other);
+  }
+  return ranks;
+}
+
+Status MessageLane::find_failure(Finished& finished) {
+  Status status = port_ == nullptr ? Status{} : port_->diagnose(awaited());
+  if (!status.ok()) {
+    // What a peer sent before it died or left still counts: take that first, then see whether anything is missing.
+    advance(finished);
+    if (!finished.failure.ok()) return finished.failure;
+    return port_->diagnose(awaited());
+  }
+  Status late;
+  visit_tasks([&](Task* task, int other) {
+    if (late.ok() && task->deadline().passed()) {
+      late = group_.timed_out(other == kAnySource ? awaited() : std::vector<int>{other});
+    }
+  });
+  return late;
+}
+
+void MessageLane::drop_all(const Status& why, Finished& finished) {
+  std::vector<Task*> tasks;
+  visit_tasks([&](Task* task, int) { tasks.push_back(task); });
+  posted_.clear();
+  aside_.clear();
+  any_source_ = 0;
+  for (Peer& other : peers_) other = Peer();
+  for (Task* task : tasks) finish(*task, group_.explain(*task, why), finished);
+}
+
+void MessageLane::end_group(const Status& why) { group_.fail(why); }
+
+Status MessageLane::refusal(const Task& task) { return group_.refuse(task); }
+
+}  // namespace customccl

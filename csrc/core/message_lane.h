@@ -1,0 +1,104 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "core/lane.h"
+#include "engines/packet_port.h"
+#include "engines/scratch.h"
+
+namespace customccl {
+
+class Communicator;
+
+// send and recv of a group. Messages of one source and tag are matched in the order they were sent; different tags and sources do not
+// hinder each other, whatever order they are posted in.
+//
+//   up to the eager limit   the data travels at once; the send is done when it lies in the ring. If nobody expects it, the receiver
+//                           sets it aside. Back-pressure: a source with more than kAsideLimit bytes set aside is read on only
+//                           while somebody here waits for it.
+//   above                   a request travels; the receiver answers "clear" when the recv is posted; then the data
+//                           follows in pieces, straight into the receiver's tensor.
+//
+// Everything to one rank goes through one ring in order. The receiver never leaves a packet in it that others wait behind, so a ring
+// always drains and any order of posting completes.
+class MessageLane final : public Lane {
+ public:
+  MessageLane(Communicator& group, PacketPort* port, int rank, int size);
+
+ private:
+  static constexpr std::size_t kEagerLimit = 64 << 10;
+  static constexpr std::size_t kAsideLimit = 16 << 20;
+
+  // A message that came before its recv was posted.
+  struct Aside {
+    int source = 0;
+    PacketHeader header;
+    std::unique_ptr<std::byte[]> data;  // eager ones
+    Task* local = nullptr;              // a send of this rank to itself
+  };
+  // A packet that waits for room in a ring, or the rest of a large message.
+  struct Outgoing {
+    PacketHeader header;
+    Task* task = nullptr;        // none for "clear"
+    std::uint64_t sent = 0;      // bytes of kData
+  };
+  struct Incoming {
+    Task* task = nullptr;
+    std::uint64_t received = 0;
+  };
+  struct Peer {
+    std::deque<Outgoing> queue;                             // to this rank, in order
+    std::unordered_map<std::uint64_t, Task*> asked;         // our requests not yet answered, by number
+    std::unordered_map<std::uint64_t, Incoming> streaming;  // its large messages on their way here, by our number
+    std::size_t aside_bytes = 0;
+    int expecting = 0;  // posted recvs that name this rank
+  };
+
+  void accept(Task& task, Finished& finished) override;
+  bool advance(Finished& finished) override;
+  Status find_failure(Finished& finished) override;
+  void drop_all(const Status& why, Finished& finished) override;
+  void end_group(const Status& why) override;
+  Status refusal(const Task& task) override;
+
+  void accept_send(Task& task, Finished& finished);
+  void accept_recv(Task& task, Finished& finished);
+  void accept_self(Task& task, Finished& finished);
+
+  bool flush(int to, Finished& finished);
+  bool flush_one(int to, Outgoing& outgoing, bool& complete, Finished& finished);
+  bool drain(int from, Finished& finished);
+  void arrive(int from, const PacketHeader& header, const std::byte* payload, Finished& finished);
+  void receive_data(int from, const PacketHeader& header, const std::byte* payload, Finished& finished);
+  void match(Task& recv, Aside& message, const std::byte* payload, Finished& finished);
+  Task* take_posted(int source, std::int64_t tag);
+  bool fits(const Task& recv, int source, const PacketHeader& header, Finished& finished) const;
+  void complete(Task& task, Finished& finished) { finish(task, {}, finished); }
+  bool wants_more_from(int source) const;
+  std::vector<int> awaited() const;
+  template <class Visit>
+  void visit_tasks(Visit&& visit) const;
+
+  Peer& peer(int rank) { return peers_[static_cast<std::size_t>(rank)]; }
+  const Peer& peer(int rank) const { return peers_[static_cast<std::size_t>(rank)]; }
+
+  Communicator& group_;
+  PacketPort* port_;  // nullptr in a group of one
+  int rank_;
+  int size_;
+  std::vector<Peer> peers_;
+  std::list<Task*> posted_;  // recvs without a message, in the order of posting
+  std::list<Aside> aside_;   // messages without a recv, in the order of arrival
+  int any_source_ = 0;       // posted recvs from anybody
+  int first_drained_ = 0;    // takes turns, so that no source is favoured
+  std::uint64_t next_number_ = 1;
+  std::uint64_t issued_ = 0;
+  Scratch scratch_;
+};
+
+}  // namespace customccl

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "core/lane.h"
+
+namespace customccl {
+
+// Moves what nobody waits for. One per process; its thread starts with the first asynchronous task that does not end at once, and
+// sleeps while nothing is pending. It leaves lanes alone that another thread drives, and every operation for its first 200 us:
+// usually somebody waits by then, and a hand-over between threads would cost more than the operation.
+class Progress {
+ public:
+  // Of this process; a forked child gets one of its own. Never destroyed.
+  static Progress& get();
+
+  // `lane` has pending work now. It is forgotten again once it has none.
+  void watch(std::shared_ptr<Lane> lane);
+  // Drives every other watched lane once: for a thread that waits anyway.
+  bool drive_others(const Lane& own);
+
+ private:
+  void run();
+  std::vector<std::shared_ptr<Lane>> busy_lanes();
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::vector<std::shared_ptr<Lane>> lanes_;
+  std::atomic<int> watched_{0};
+  bool started_ = false;
+};
+
+}  // namespace customccl

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include "base/call.h"
+#include "base/status.h"
+#include "engines/operation.h"
+#include "platform/clock.h"
+
+namespace customccl {
+
+// The completion of one call: pending, then done exactly once, whatever happens (success, mismatch, timeout, death, abort).
+//
+// A task on the stack serves a call that its thread carries to the end; an asynchronous one is held by a shared_ptr, which the
+// queue shares until the task is done. Thread rule: done() and wait by anyone; the rest by whoever holds the lane's lock.
+class Task {
+ public:
+  Task(const Call& call, Nanos limit) : call_(call), deadline_(limit) { operation_.call = &call_; }
+  virtual ~Task() = default;
+  Task(const Task&) = delete;
+  Task& operator=(const Task&) = delete;
+
+  bool done() const { return done_.load(std::memory_order_acquire); }
+  // Valid once done.
+  const Status& status() const { return status_; }
+
+  const Call& call() const { return call_; }
+  Call& call() { return call_; }
+  Operation& operation() { return operation_; }
+  const Operation& operation() const { return operation_; }
+  const Deadline& deadline() const { return deadline_; }
+  // Where a received message came from (rank in the group), once done.
+  int source() const { return source_; }
+  void set_source(int source) { source_ = source; }
+
+ protected:
+  // Runs once, after done() has become true, on the thread that completed the task and with no lock held. Not for tasks on the
+  // stack.
+  virtual void on_done() {}
+
+ private:
+  friend class Lane;
+  friend class Finished;
+
+  Call call_;
+  Operation operation_;
+  Deadline deadline_;
+  Status status_;
+  int source_ = -1;
+  std::atomic<bool> done_{false};
+  std::shared_ptr<Task> keep_alive_;  // while queued, for asynchronous tasks
+  Task* next_ = nullptr;              // in its lane's queue
+};
+
+}  // namespace customccl

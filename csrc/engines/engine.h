@@ -1,0 +1,45 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "engines/operation.h"
+#include "engines/packet_port.h"
+#include "platform/clock.h"
+
+namespace customccl {
+
+enum class Step : std::uint8_t {
+  kWaiting,  // nothing could be done: a peer has not come so far
+  kMoved,    // something was done, more is left
+  kDone,     // finished
+};
+
+// A way to carry out the collectives of one group. Never waits: it does what can be done now and returns.
+// Thread rule: one thread at a time (the group's lane holds its lock); fail() by any thread. The destructor says goodbye to the
+// peers; memory goes back once no peer can read it any more.
+class Engine {
+ public:
+  virtual ~Engine() = default;
+
+  // Begins `op`: publishes what peers need first. Called in the group's order, when the operation before is done.
+  virtual Status start(Operation& op) = 0;
+  // Drives `op` on. A status that is not ok ends the operation (and the group).
+  virtual Status advance(Operation& op, Step& step) = 0;
+
+  // Slow path of a wait: has anybody whom `op` waits for died, left or failed?
+  virtual Status diagnose(const Operation& op) = 0;
+  // Ranks of the group that `op` waits for, for messages.
+  virtual std::vector<int> awaited(const Operation& op) const = 0;
+
+  // Where this group's messages go; nullptr in a group of one.
+  virtual PacketPort* packet_port() { return nullptr; }
+
+  // Tells every peer that this group is over, and why.
+  virtual void fail(const Status& why) = 0;
+
+
+};
+
+}  // namespace customccl

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/call.h"
+#include "kernels/copy.h"
+#include "platform/clock.h"
+
+namespace customccl {
+
+namespace shm {
+struct Algorithm;
+}
+
+// A call on its way through an engine: a resumable state machine, driven by whoever has time. Plain data; lives in its Task.
+struct Operation {
+  const Call* call = nullptr;
+  std::uint64_t sequence = 0;  // number of this collective in its group, from 1; the same on every rank
+
+  // The shared-memory engine's state.
+  const shm::Algorithm* algorithm = nullptr;
+  std::uint64_t first_turn = 0;   // published at the end of phase 0
+  std::uint32_t phase = 0;        // the next phase to run
+  std::uint32_t last_phase = 0;
+  int cursor = 0;                 // every member below it has reached the turn that `phase` waits for
+  std::size_t chunk = 0;          // elements per chunk (of the whole tensor, or per block)
+  std::size_t chunks = 0;
+  std::size_t staged_bytes = 0;   // what this rank stages in all, for the store policy
+  Store store = Store::kPlain;
+  bool measured = false;          // the store policy learns from this one
+  Clock::time_point entered{};    // when phase 1 began
+};
+
+}  // namespace customccl

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <complex>
+#include <cstddef>
+#include <memory>
+
+#include "base/call.h"
+#include "kernels/reduce.h"
+#include "kernels/strided.h"
+
+namespace customccl {
+
+// A block of private memory for what must lie consecutively for a moment: strided inputs, scaled inputs. Small enough to
+// stay in the first-level cache.
+class Scratch {
+ public:
+  static constexpr std::size_t kBytes = 16 << 10;
+
+  std::byte* input() { return block(0); }
+  std::byte* output() { return block(1); }
+
+ private:
+  std::byte* block(std::size_t index) {
+    if (memory_ == nullptr) memory_ = std::make_unique<std::byte[]>(2 * kBytes + kAlign);
+    auto address = reinterpret_cast<std::uintptr_t>(memory_.get());
+    address = (address + kAlign - 1) / kAlign * kAlign;
+    return reinterpret_cast<std::byte*>(address) + index * kBytes;
+  }
+  static constexpr std::size_t kAlign = 64;
+  std::unique_ptr<std::byte[]> memory_;
+};
+
+inline bool scaled(const Call& call) { return info(call.op).reduces && call.reduce_op == ReduceOp::kPremulSum; }
+
+// Copies elements [first, first + count) of an input to consecutive memory at dst, times the factor for PREMUL_SUM.
+inline void stage(std::byte* dst, const Call& call, const View& view, std::size_t first, std::size_t count, Store store) {
+  const std::size_t element = size_of(call.dtype);
+  if (!scaled(call)) return pack(dst, view, first, count, element, store);
+  if (view.contiguous()) return scale(dst, view.at(first, element), count, call.dtype, call.factor);
+  pack(dst, view, first, count, element, Store::kPlain);
+  scale(dst, dst, count, call.dtype, call.factor);
+}
+
+// The same elements, where they are when they lie consecutively and need no factor, else staged into `scratch`.
+inline const std::byte* consecutive(std::byte* scratch, const Call& call, const View& view, std::size_t first,
+                                    std::size_t count) {
+  if (view.contiguous() && !scaled(call)) return view.at(first, size_of(call.dtype));
+  stage(scratch, call, view, first, count, Store::kPlain);
+  return scratch;
+}
+
+}  // namespace customccl

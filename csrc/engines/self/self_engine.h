@@ -1,0 +1,20 @@
+#pragma once
+
+#include "engines/engine.h"
+
+namespace customccl {
+
+// A group of one rank: every collective is a copy, done at once.
+class SelfEngine final : public Engine {
+ public:
+  Status start(Operation& op) override;
+  Status advance(Operation&, Step& step) override {
+    step = Step::kDone;
+    return {};
+  }
+  Status diagnose(const Operation&) override { return {}; }
+  std::vector<int> awaited(const Operation&) const override { return {}; }
+  void fail(const Status&) override {}
+};
+
+}  // namespace customccl

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "engines/operation.h"
+#include "engines/shm/members.h"
+#include "engines/shm/pair_counts.h"
+#include "engines/scratch.h"
+#include "engines/shm/staging.h"
+
+namespace customccl::shm {
+
+// What an algorithm works with: one group's shared memory, seen from one rank.
+struct Context {
+  Members& members;
+  Staging& staging;
+  Scratch& scratch;
+  PairCounts& pairs;
+
+  int rank() const { return members.rank(); }
+  int size() const { return members.size(); }
+};
+
+// A collective as a sequence of phases 0..last. Phase 0 runs at once; phase k > 0 runs when every rank has published turn
+// first_turn + k - 1; after each phase but the last, turn first_turn + k is published. In phase k a rank may read what peers
+// wrote in phase k-1, and only that; what it writes for them, it writes for turn first_turn + k.
+struct Algorithm {
+  const char* name;
+  // Sets chunk, chunks and last_phase; touches no shared memory.
+  void (*plan)(const Context&, Operation&);
+  Status (*run)(const Context&, Operation&, std::uint32_t phase);
+  bool uses_staging;
+};
+
+extern const Algorithm kBarrier;          // one turn, no data
+extern const Algorithm kOneShotReduce;    // small all_reduce, reduce, reduce_scatter: everybody stages everything
+extern const Algorithm kInlineReduce;     // the same, inside the flag's cache line
+extern const Algorithm kTwoShotReduce;    // large all_reduce and reduce: one owner per slice
+extern const Algorithm kReduceScatter;    // large reduce_scatter
+extern const Algorithm kMulticast;        // broadcast, all_gather: all read the same
+extern const Algorithm kInlineMulticast;  // the same, inside the flag's cache line
+extern const Algorithm kPersonal;         // all_to_all, gather, scatter: a part for each
+
+const Algorithm& select(const Context& context, const Call& call);
+
+}  // namespace customccl::shm

@@ -1,0 +1,52 @@
+#include "engines/shm/fingerprint.h"
+
+namespace customccl::shm {
+
+namespace {
+
+class Hash {
+ public:
+  void add(std::uint64_t value) {
+    state_ = (state_ ^ value) * 0x9e3779b97f4a7c15;
+    state_ ^= state_ >> 29;
+  }
+  std::uint64_t value() const { return state_; }
+
+ private:
+  std::uint64_t state_ = 0x243f6a8885a308d3;
+};
+
+// Roots and reduce operations count only where they mean something.
+std::uint64_t kind_of(const Call& call) {
+  const OpInfo& op = info(call.op);
+  const auto root = static_cast<std::uint64_t>(op.has_root ? call.root : 0);
+  const auto reduce_op = static_cast<std::uint64_t>(op.reduces ? call.reduce_op : ReduceOp::kSum);
+  return root << 32 | reduce_op << 16 | static_cast<std::uint64_t>(call.dtype) << 8 | static_cast<std::uint64_t>(call.op);
+}
+
+}  // namespace
+
+std::uint64_t fingerprint(const Operation& op, const PairCounts& pairs) {
+  const Call& call = *op.call;
+  Hash hash;
+  hash.add(op.sequence);
+  hash.add(kind_of(call));
+  if (is_personal(call.op)) {
+    hash.add(pairs.uniform() ? pairs.uniform_count() : ~std::uint64_t{0});
+  } else if (call.op == Op::kAllGather) {
+    for (const View& view : call.outputs) hash.add(view.count);
+  } else if (call.op == Op::kReduceScatter) {
+    for (const View& view : call.inputs) hash.add(view.count);
+  } else if (!call.inputs.empty()) {
+    hash.add(call.inputs[0].count);
+  } else if (!call.outputs.empty()) {
+    hash.add(call.outputs[0].count);
+  }
+  return hash.value();
+}
+
+bool same_but_counts(const CallRecord& a, const CallRecord& b) {
+  return a.sequence == b.sequence && a.root == b.root && a.op == b.op && a.dtype == b.dtype && a.reduce_op == b.reduce_op;
+}
+
+}  // namespace customccl::shm

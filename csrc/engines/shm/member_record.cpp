@@ -1,0 +1,37 @@
+#include "engines/shm/member_record.h"
+
+#include <sstream>
+
+namespace customccl::shm {
+
+namespace {
+
+constexpr const char* kFormat = "customccl-1";  // first word of every record
+
+}  // namespace
+
+std::string MemberRecord::to_text() const {
+  std::ostringstream text;
+  text << kFormat << ' ' << arena.id[0] << ' ' << arena.id[1] << ' ' << arena.secret[0] << ' ' << arena.secret[1] << ' '
+       << arena.bytes << ' ' << arena.pid << ' ' << arena.boot_id << ' ' << arena.host << ' ' << block_offset << ' ' << nonce
+       << ' ' << slot_bytes << ' ' << ring_bytes << ' ' << size << ' ' << to_string(cpus);
+  return text.str();
+}
+
+Status MemberRecord::from_text(const std::string& text, MemberRecord& out) {
+  std::istringstream words(text);
+  std::string format;
+  std::string cpus;
+  words >> format >> out.arena.id[0] >> out.arena.id[1] >> out.arena.secret[0] >> out.arena.secret[1] >> out.arena.bytes >>
+      out.arena.pid >> out.arena.boot_id >> out.arena.host >> out.block_offset >> out.nonce >> out.slot_bytes >> out.ring_bytes >> out.size >>
+      cpus;
+  if (!words || format != kFormat) {
+    return {Code::kUnreachable,
+            "it announced itself as \"" + text.substr(0, 40) +
+                "\", which this version of customccl does not understand (do all ranks run the same version?)"};
+  }
+  out.cpus = parse_cpu_set(cpus);
+  return {};
+}
+
+}  // namespace customccl::shm

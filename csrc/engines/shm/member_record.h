@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/status.h"
+#include "host/peer_arena.h"
+#include "platform/cpu.h"
+
+namespace customccl::shm {
+
+// What a rank tells its peers about itself through the bootstrap, as text.
+struct MemberRecord {
+  ArenaAddress arena;
+  std::uint64_t block_offset = 0;  // of its control block in its arena
+  std::uint64_t nonce = 0;         // stands in the block, so an old record is recognised
+  std::uint64_t slot_bytes = 0;    // staging slot it proposes; the smallest wins
+  std::uint64_t ring_bytes = 0;    // message ring it proposes, likewise
+  int size = 0;
+  CpuSet cpus;
+
+  std::string to_text() const;
+  static Status from_text(const std::string& text, MemberRecord& out);
+};
+
+}  // namespace customccl::shm

@@ -1,0 +1,170 @@
+#include "engines/shm/members.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "engines/shm/member_record.h"
+#include "host/limbo.h"
+#include "platform/settings.h"
+
+namespace customccl::shm {
+
+namespace {
+
+std::string key_of(int member) { return "rank/" + std::to_string(member); }
+
+// Groups share the budget: once half of it is in use, new groups get smaller slots. Never below 64 KiB.
+std::size_t proposed_slot_bytes(const HostArena& arena) {
+  std::size_t slot = settings().slot_bytes;
+  const std::size_t used = arena.bytes_in_use();
+  for (std::size_t limit = settings().staging_budget / 2; used > limit && slot > (64 << 10); limit += limit / 2) slot /= 2;
+  return slot;
+}
+
+}  // namespace
+
+Status Members::meet(const GroupSpec& spec, Bootstrap& bootstrap, const Deadline& deadline, std::unique_ptr<Members>& out) {
+  std::unique_ptr<Members> members(new Members(spec));
+  if (Status status = members->announce(bootstrap); !status.ok()) return status;
+  for (int member = 0; member < spec.size; ++member) {
+    Status status = members->learn(member, bootstrap, deadline);
+    if (status.ok()) continue;
+    members->fail(status);
+    return status;
+  }
+  const double limit = cgroup_cpu_limit();
+  members->processor_each_ =
+      static_cast<int>(members->cpus_.count()) >= spec.size && (limit == 0 || limit >= static_cast<double>(spec.size));
+  out = std::move(members);
+  return {};
+}
+
+Status Members::announce(Bootstrap& bootstrap) {
+  if (Status status = HostArena::get(arena_); !status.ok()) return status;
+  reclaim_limbo();
+  generation_ = fork_generation();
+  fence_ = !register_process_barrier();
+  if (Status status = arena_->allocate(ControlBlock::bytes_for(spec_.size), block_); !status.ok()) return status;
+  auto* block = new (block_.data) ControlBlock();
+  block->nonce = random_id()[0];
+  const auto size = static_cast<std::size_t>(spec_.size);
+  blocks_.assign(size, nullptr);
+  arenas_.resize(size);
+  pids_.resize(size);
+  nonces_.resize(size);
+  slot_bytes_ = proposed_slot_bytes(*arena_);
+  ring_bytes_ = std::max<std::size_t>(settings().mailbox_bytes / 64 * 64, 4096);
+
+  MemberRecord record;
+  if (Status status = ArenaAddress::own(record.arena); !status.ok()) return status;
+  record.block_offset = block_.offset;
+  record.nonce = block->nonce;
+  record.slot_bytes = slot_bytes_;
+  record.ring_bytes = ring_bytes_;
+  record.size = spec_.size;
+  record.cpus = affinity();
+  return bootstrap.put(key_of(spec_.rank), record.to_text());
+}
+
+Status Members::learn(int member, Bootstrap& bootstrap, const Deadline& deadline) {
+  const auto index = static_cast<std::size_t>(member);
+  const std::string who = "global rank " + std::to_string(global_rank(member));
+  std::string text;
+  if (Status status = bootstrap.get(key_of(member), deadline, text); !status.ok()) {
+    status.culprit = global_rank(member);
+    status.message = who + " did not join: " + status.message;
+    return status;
+  }
+  MemberRecord record;
+  Status status = MemberRecord::from_text(text, record);
+  if (status.ok() && record.size != spec_.size) {
+    status = {Code::kMismatch, "it makes a group of " + std::to_string(record.size) + " ranks, rank " +
+                                   std::to_string(global_rank(spec_.rank)) + " one of " + std::to_string(spec_.size)};
+  }
+  if (status.ok()) status = attach(record.arena, deadline, arenas_[index]);
+  if (status.ok()) {
+    auto* block = arenas_[index]->at(record.block_offset, ControlBlock::bytes_for(spec_.size));
+    blocks_[index] = reinterpret_cast<ControlBlock*>(block);
+    if (block == nullptr || blocks_[index]->nonce != record.nonce) {
+      status = {Code::kUnreachable, "what it left in the store belongs to an earlier group; use a fresh store or prefix"};
+    }
+  }
+  if (!status.ok()) return {status.code, who + ": " + status.message, global_rank(member)};
+  slot_bytes_ = std::min<std::size_t>(slot_bytes_, record.slot_bytes);
+  ring_bytes_ = std::min<std::size_t>(ring_bytes_, record.ring_bytes);
+  cpus_ |= record.cpus;
+  pids_[index] = record.arena.pid;
+  nonces_[index] = record.nonce;
+  if (member != spec_.rank) peer_bells_.push_back(&arenas_[index]->bell());
+  return {};
+}
+
+std::vector<int> Members::not_reached(std::uint64_t turn) const {
+  std::vector<int> missing;
+  for (int member = 0; member < spec_.size; ++member) {
+    if (line(member, turn).turn.load(std::memory_order_acquire) < turn) missing.push_back(member);
+  }
+  return missing;
+}
+
+Status Members::diagnose(const std::vector<int>& awaited) const {
+  for (int member = 0; member < spec_.size; ++member) {
+    const ControlBlock& block = *blocks_[static_cast<std::size_t>(member)];
+    if (member == spec_.rank || (block.state.load(std::memory_order_acquire) & ControlBlock::kFailed) == 0) continue;
+    std::string text(block.notice.text, ::strnlen(block.notice.text, sizeof(block.notice.text)));
+    return {static_cast<Code>(block.notice.code), describe(member) + " gave the group up: " + text, block.notice.culprit};
+  }
+  for (const int member : awaited) {
+    if (arenas_[static_cast<std::size_t>(member)]->dead()) {
+      return {Code::kPeerDied, describe(member) + " died", global_rank(member)};
+    }
+    const std::uint32_t state = blocks_[static_cast<std::size_t>(member)]->state.load(std::memory_order_acquire);
+    if ((state & ControlBlock::kClosed) != 0) {
+      return {Code::kPeerLeft, describe(member) + " destroyed the group", global_rank(member)};
+    }
+  }
+  return {};
+}
+
+std::string Members::describe(int member) const {
+  return "rank " + std::to_string(global_rank(member)) + " (pid " + std::to_string(pids_[static_cast<std::size_t>(member)]) +
+         ")";
+}
+
+void Members::fail(const Status& why) {
+  if (block_.data == nullptr || generation_ != fork_generation() || failed_.exchange(true)) return;
+  auto& block = *reinterpret_cast<ControlBlock*>(block_.data);
+  block.notice.code = static_cast<std::int32_t>(why.code);
+  block.notice.culprit = why.culprit;
+  const std::size_t length = std::min(why.message.size(), sizeof(block.notice.text) - 1);
+  std::memcpy(block.notice.text, why.message.data(), length);
+  block.notice.text[length] = '\0';
+  block.state.fetch_or(ControlBlock::kFailed, std::memory_order_acq_rel);
+  for (Doorbell* bell : peer_bells_) bell->wake();
+}
+
+Members::~Members() {
+  if (block_.data == nullptr || generation_ != fork_generation()) return;
+  owned_.push_back(block_);
+  reinterpret_cast<ControlBlock*>(block_.data)->state.fetch_or(ControlBlock::kClosed, std::memory_order_acq_rel);
+  for (Doorbell* bell : peer_bells_) bell->wake();
+  bury(std::move(owned_), [blocks = blocks_, nonces = nonces_, arenas = arenas_, rank = spec_.rank] {
+    for (std::size_t member = 0; member < blocks.size(); ++member) {
+      if (static_cast<int>(member) == rank || blocks[member] == nullptr || arenas[member]->dead()) continue;
+      // A peer that gave its block back has closed; the nonce is gone then, whatever the memory holds now.
+      if (std::atomic_ref(blocks[member]->nonce).load(std::memory_order_acquire) != nonces[member]) continue;
+      if ((blocks[member]->state.load(std::memory_order_acquire) & ControlBlock::kClosed) == 0) return false;
+    }
+    return true;
+  });
+}
+
+Status Members::allocate(std::size_t bytes, Block& out) {
+  if (Status status = arena_->allocate(bytes, out); !status.ok()) return status;
+  const std::lock_guard lock(owned_mutex_);
+  owned_.push_back(out);
+  return {};
+}
+
+}  // namespace customccl::shm

@@ -1,0 +1,98 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "engines/group_spec.h"
+#include "engines/shm/control_block.h"
+#include "host/bootstrap.h"
+#include "host/host_arena.h"
+#include "host/peer_arena.h"
+#include "platform/cpu.h"
+
+namespace customccl::shm {
+
+// The ranks of one group as seen by one of them: everybody's control block, who lives, and the turn flags.
+class Members {
+ public:
+  // Allocates this rank's block, exchanges records through the bootstrap and maps everybody's arena. Peers may still be
+  // mapping when this returns; the group's first collective proves that all are there.
+  static Status meet(const GroupSpec& spec, Bootstrap& bootstrap, const Deadline& deadline, std::unique_ptr<Members>& out);
+  ~Members();
+  Members(const Members&) = delete;
+  Members& operator=(const Members&) = delete;
+
+  int rank() const { return spec_.rank; }
+  int size() const { return spec_.size; }
+  const GroupSpec& spec() const { return spec_; }
+  std::size_t slot_bytes() const { return slot_bytes_; }  // agreed by all
+  std::size_t ring_bytes() const { return ring_bytes_; }  // agreed too
+  bool processor_each() const { return processor_each_; }
+
+  ControlBlock& own() { return *blocks_[static_cast<std::size_t>(spec_.rank)]; }
+  ControlBlock& of(int member) { return *blocks_[static_cast<std::size_t>(member)]; }
+  const Line& line(int member, std::uint64_t turn) const { return blocks_[static_cast<std::size_t>(member)]->lines[turn & 1]; }
+  Line& own_line(std::uint64_t turn) { return own().lines[turn & 1]; }
+  // Checked address inside a member's arena, or nullptr.
+  std::byte* address(int member, std::uint64_t offset, std::uint64_t bytes) const {
+    return arenas_[static_cast<std::size_t>(member)]->at(offset, bytes);
+  }
+
+  void publish(std::uint64_t turn) {
+    own_line(turn).turn.store(turn, std::memory_order_release);
+    ring_all();
+  }
+  // Whether every member has published `turn`. `cursor` remembers how far the look came; start it at 0.
+  bool reached(std::uint64_t turn, int& cursor) const {
+    for (; cursor < spec_.size; ++cursor) {
+      if (line(cursor, turn).turn.load(std::memory_order_acquire) < turn) return false;
+    }
+    return true;
+  }
+  std::vector<int> not_reached(std::uint64_t turn) const;
+
+  void ring_all() {
+    for (Doorbell* bell : peer_bells_) bell->ring(fence_);
+  }
+  void ring(int member) { arenas_[static_cast<std::size_t>(member)]->bell().ring(fence_); }
+
+  // Has anybody failed, or is one of `awaited` dead or gone? Ok when not.
+  Status diagnose(const std::vector<int>& awaited) const;
+  // "rank 5 (pid 8123)", by global rank.
+  std::string describe(int member) const;
+  int global_rank(int member) const { return spec_.global_ranks[static_cast<std::size_t>(member)]; }
+
+  void fail(const Status& why);
+
+  // Memory of this group in this rank's arena; lives until no peer can read it any more (host/limbo.h).
+  Status allocate(std::size_t bytes, Block& out);
+
+ private:
+  explicit Members(GroupSpec spec) : spec_(std::move(spec)) {}
+  Status announce(Bootstrap& bootstrap);
+  Status learn(int member, Bootstrap& bootstrap, const Deadline& deadline);
+
+  GroupSpec spec_;
+  HostArena* arena_ = nullptr;
+  Block block_;
+  std::mutex owned_mutex_;
+  std::vector<Block> owned_;
+  std::atomic<bool> failed_{false};
+  std::uint64_t generation_ = 0;
+  std::size_t slot_bytes_ = 0;
+  std::size_t ring_bytes_ = 0;
+  bool processor_each_ = false;
+  bool fence_ = false;
+  CpuSet cpus_;  // of all members together
+  std::vector<ControlBlock*> blocks_;
+  std::vector<std::shared_ptr<PeerArena>> arenas_;
+  std::vector<Doorbell*> peer_bells_;
+  std::vector<std::int64_t> pids_;
+  std::vector<std::uint64_t> nonces_;
+};
+
+}  // namespace customccl::shm

@@ -1,0 +1,81 @@
+#include "engines/shm/algorithm.h"
+#include "engines/shm/geometry.h"
+#include "engines/move.h"
+
+// broadcast and all_gather (also with blocks of different sizes), n ranks: everybody reads the same from each sender.
+//
+//   phase k   copy in     chunk k of the own block           -> own slot of this turn (or, up to 48 bytes, the flag line)
+//             copy out    chunk k-1 of every sender's block  -> outputs; the own block goes straight from input to output
+//
+// Cost: chunks + 1 phases, one flag wait each; a sender stages its block once, however many read it.
+
+namespace customccl::shm {
+
+namespace {
+
+bool sends(const Call& call) { return !call.inputs.empty(); }
+
+std::size_t longest_block(const Call& call) {
+  std::size_t longest = sends(call) ? call.inputs[0].count : 0;
+  for (const View& view : call.outputs) longest = std::max(longest, view.count);
+  return longest;
+}
+
+void plan(const Context& context, Operation& op) {
+  const Call& call = *op.call;
+  const std::size_t element = size_of(call.dtype);
+  const std::size_t longest = longest_block(call);
+  op.chunk = even_chunk(longest, elements_within(context.staging.slot_bytes(), element), kCacheLine / element);
+  op.chunks = ceil_div(longest, op.chunk);
+  op.last_phase = static_cast<std::uint32_t>(std::max<std::size_t>(op.chunks, 1));
+  op.staged_bytes = sends(call) ? call.inputs[0].count * element : 0;
+}
+
+void copy_in(const Operation& op, std::size_t index, std::byte* target) {
+  const View& block = op.call->inputs[0];
+  const Range range = chunk_of(block.count, op.chunk, index);
+  pack(target, block, range.first, range.count, size_of(op.call->dtype), op.store);
+}
+
+// staged_by(member): the member's chunk `index`, as it staged it.
+template <class StagedBy>
+void copy_out(const Context& context, const Operation& op, std::size_t index, StagedBy&& staged_by) {
+  const Call& call = *op.call;
+  const bool gather = call.op == Op::kAllGather;
+  for (int step = 0; step < context.size(); ++step) {
+    const int sender = (context.rank() + step) % context.size();
+    if (gather ? false : sender != call.root || sender == context.rank()) continue;
+    const View& output = call.outputs[gather ? static_cast<std::size_t>(sender) : 0];
+    const Range range = chunk_of(output.count, op.chunk, index);
+    if (sender == context.rank()) {
+      move_elements(call, context.scratch, call.inputs[0], output, range.first, range.count);
+    } else {
+      unpack(output, range.first, range.count, staged_by(sender), size_of(call.dtype), Store::kPlain);
+    }
+  }
+}
+
+Status run_staged(const Context& context, Operation& op, std::uint32_t phase) {
+  const std::uint64_t turn = op.first_turn + phase;
+  if (phase < op.chunks && sends(*op.call)) copy_in(op, phase, context.staging.own_slot(turn));
+  if (phase >= 1) {
+    copy_out(context, op, phase - 1, [&](int member) { return context.staging.slot(member, turn - 1); });
+  }
+  return {};
+}
+
+Status run_inline(const Context& context, Operation& op, std::uint32_t phase) {
+  if (phase == 0) {
+    if (sends(*op.call)) copy_in(op, 0, context.members.own_line(op.first_turn).payload);
+  } else {
+    copy_out(context, op, 0, [&](int member) { return context.members.line(member, op.first_turn).payload; });
+  }
+  return {};
+}
+
+}  // namespace
+
+const Algorithm kMulticast{"multicast", plan, run_staged, true};
+const Algorithm kInlineMulticast{"inline", plan, run_inline, false};
+
+}  // namespace customccl::shm

@@ -1,0 +1,74 @@
+#include "engines/shm/algorithm.h"
+#include "engines/shm/reduce_pieces.h"
+
+// Small all_reduce, reduce and reduce_scatter, one shot, n ranks:
+//
+//   phase 0   stage the whole input         -> own flag line (up to 48 bytes) or own staging slot
+//   phase 1   reduce everybody's staged copy, in rank order 0..n-1 -> output (reduce_scatter: own block only; reduce: root only)
+//
+// Cost: one flag wait; every rank reads n copies. The fastest while latency counts, not bytes.
+
+namespace customccl::shm {
+
+namespace {
+
+std::size_t total_count(const Call& call) {
+  std::size_t total = 0;
+  for (const View& view : call.inputs) total += view.count;
+  return total;
+}
+
+void plan(const Context&, Operation& op) {
+  op.last_phase = 1;
+  op.staged_bytes = total_count(*op.call) * size_of(op.call->dtype);
+}
+
+void stage_inputs(std::byte* target, const Operation& op) {
+  for (const View& view : op.call->inputs) {
+    stage(target, *op.call, view, 0, view.count, op.store);
+    target += view.count * size_of(op.call->dtype);
+  }
+}
+
+// Reduces the part of the staged inputs that this rank wants. staged_by(member): where the member's copy begins.
+template <class StagedBy>
+void reduce_staged(const Context& context, const Operation& op, StagedBy&& staged_by) {
+  const Call& call = *op.call;
+  if (call.outputs.empty()) return;
+  std::size_t skipped = 0;
+  if (call.op == Op::kReduceScatter) {
+    for (int member = 0; member < context.rank(); ++member) skipped += call.inputs[static_cast<std::size_t>(member)].count;
+  }
+  Reduction piece;
+  for (int member = 0; member < context.size(); ++member) {
+    piece.staged[static_cast<std::size_t>(member)] = staged_by(member) + skipped * size_of(call.dtype);
+  }
+  piece.output = &call.outputs[0];
+  piece.count = call.outputs[0].count;
+  reduce_piece(context, op, piece);
+}
+
+Status run_inline(const Context& context, Operation& op, std::uint32_t phase) {
+  if (phase == 0) {
+    stage_inputs(context.members.own_line(op.first_turn).payload, op);
+  } else {
+    reduce_staged(context, op, [&](int member) { return context.members.line(member, op.first_turn).payload; });
+  }
+  return {};
+}
+
+Status run_staged(const Context& context, Operation& op, std::uint32_t phase) {
+  if (phase == 0) {
+    stage_inputs(context.staging.own_slot(op.first_turn), op);
+  } else {
+    reduce_staged(context, op, [&](int member) { return context.staging.slot(member, op.first_turn); });
+  }
+  return {};
+}
+
+}  // namespace
+
+const Algorithm kInlineReduce{"inline", plan, run_inline, false};
+const Algorithm kOneShotReduce{"one-shot", plan, run_staged, true};
+
+}  // namespace customccl::shm

@@ -1,0 +1,61 @@
+#include "engines/shm/packet_ring.h"
+
+namespace customccl::shm {
+
+bool RingWriter::fits(std::size_t bytes) {
+  const std::uint64_t end = position_ + bytes + PacketRing::kLine;  // and the line to be zeroed
+  if (end - consumed_ <= capacity_) return true;
+  consumed_ = ring_->consumed.load(std::memory_order_acquire);
+  return end - consumed_ <= capacity_;
+}
+
+std::byte* RingWriter::reserve(std::size_t payload) {
+  const std::size_t length = PacketRing::footprint(payload);
+  const std::size_t to_end = capacity_ - position_ % capacity_;
+  if (length > to_end) {
+    if (!fits(to_end + length)) return nullptr;
+    PacketHeader skip;
+    skip.bytes = PacketRing::kSkip;
+    commit(skip, to_end);
+  } else if (!fits(length)) {
+    return nullptr;
+  }
+  return reinterpret_cast<std::byte*>(frame_at(position_)) + sizeof(PacketRing::Frame);
+}
+
+void RingWriter::publish(const PacketHeader& header) { commit(header, PacketRing::footprint(header.bytes)); }
+
+void RingWriter::commit(const PacketHeader& header, std::size_t length) {
+  PacketRing::Frame* frame = frame_at(position_);
+  frame->header = header;
+  position_ += length;
+  frame_at(position_)->number.store(0, std::memory_order_relaxed);
+  frame->number.store(++number_, std::memory_order_release);
+}
+
+bool RingReader::front(PacketHeader& header, const std::byte*& payload) {
+  while (!broken_) {
+    const std::size_t place = position_ % capacity_;
+    auto* frame = reinterpret_cast<PacketRing::Frame*>(ring_->data() + place);
+    if (frame->number.load(std::memory_order_acquire) != number_ + 1) return false;
+    header = frame->header;
+    if (header.bytes == PacketRing::kSkip) {
+      length_ = capacity_ - place;
+      pop();
+      continue;
+    }
+    length_ = PacketRing::footprint(header.bytes);
+    broken_ = length_ > capacity_ - place;  // never trust a length from a peer
+    payload = reinterpret_cast<const std::byte*>(frame) + sizeof(PacketRing::Frame);
+    return !broken_;
+  }
+  return false;
+}
+
+void RingReader::pop() {
+  position_ += length_;
+  ++number_;
+  ring_->consumed.store(position_, std::memory_order_release);
+}
+
+}  // namespace customccl::shm

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "engines/packet_port.h"
+
+// A ring of packets from one rank to another, in the sender's arena.
+//
+// A packet starts on a cache line with a frame (40 bytes) and its payload follows at once, so 24 bytes travel in one line. It never
+// wraps: where it does not fit before the end, a skip packet fills up. The frame's `number` is what publishes it: packets are
+// numbered from 1 and the reader looks for the next number where the next packet must begin.
+//
+// Why the reader cannot take old bytes for a packet: before the writer publishes packet k it has zeroed the number of the line behind
+// k, where k+1 will begin. That line is free: the writer keeps one line more than the packet between itself and what the reader
+// has not consumed.
+// Who writes: the frames and payloads by the sender, `consumed` by the receiver (release, after it has read; the sender acquires before
+// it writes there again). 64-bit positions that only grow: no wrap of the counters.
+
+namespace customccl::shm {
+
+struct PacketRing {
+  static constexpr std::size_t kLine = 64;
+
+  struct Frame {
+    std::atomic<std::uint64_t> number;
+    PacketHeader header;
+  };
+  static_assert(sizeof(Frame) == 40, "24 bytes of payload fit into the frame's line");
+  static constexpr std::uint32_t kSkip = ~std::uint32_t{0};  // header.bytes of a skip packet
+
+  alignas(128) std::atomic<std::uint64_t> consumed{0};  // position up to which the receiver has read
+
+  static constexpr std::size_t bytes_for(std::size_t capacity) { return sizeof(PacketRing) + capacity; }
+  static constexpr std::size_t footprint(std::size_t payload) { return (sizeof(Frame) + payload + kLine - 1) / kLine * kLine; }
+  std::byte* data() { return reinterpret_cast<std::byte*>(this + 1); }
+};
+
+// The sender's end. Private to its process.
+class RingWriter {
+ public:
+  RingWriter() = default;
+  RingWriter(PacketRing* ring, std::size_t capacity) : ring_(ring), capacity_(capacity) {}
+
+  bool opened() const { return ring_ != nullptr; }
+  std::byte* reserve(std::size_t payload);
+  void publish(const PacketHeader& header);
+
+ private:
+  PacketRing::Frame* frame_at(std::uint64_t position) const {
+    return reinterpret_cast<PacketRing::Frame*>(ring_->data() + position % capacity_);
+  }
+  bool fits(std::size_t bytes);
+  void commit(const PacketHeader& header, std::size_t length);
+
+  PacketRing* ring_ = nullptr;
+  std::size_t capacity_ = 0;
+  std::uint64_t position_ = 0;
+  std::uint64_t number_ = 0;
+  std::uint64_t consumed_ = 0;  // as last seen
+};
+
+// The receiver's end. Private to its process.
+class RingReader {
+ public:
+  RingReader() = default;
+  RingReader(PacketRing* ring, std::size_t capacity) : ring_(ring), capacity_(capacity) {}
+
+  bool opened() const { return ring_ != nullptr; }
+  // False: nothing there. A frame whose length cannot be right ends the ring for good (broken()).
+  bool front(PacketHeader& header, const std::byte*& payload);
+  void pop();
+  bool broken() const { return broken_; }
+
+ private:
+  PacketRing* ring_ = nullptr;
+  std::size_t capacity_ = 0;
+  std::uint64_t position_ = 0;
+  std::uint64_t number_ = 0;
+  std::size_t length_ = 0;  // of the packet at the front
+  bool broken_ = false;
+};
+
+}  // namespace customccl::shm

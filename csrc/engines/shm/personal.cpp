@@ -1,0 +1,126 @@
+#include "engines/shm/algorithm.h"
+#include "engines/shm/geometry.h"
+#include "engines/move.h"
+#include "engines/shm/pair_counts.h"
+
+// all_to_all, gather and scatter, n ranks: each sender has a block of its own for each receiver, of any size.
+//
+//   phase k   copy in     chunk k of every block that leaves this rank      -> own slot of this turn, one place per receiver
+//             copy out    chunk k-1 of every block that is for this rank    -> outputs; the own block goes straight across
+//
+// A sender shares its slot among the receivers it has data for, so a gather uses whole slots. Up to 48 bytes in all travel in the
+// flag line. Everybody knows all counts (pair_counts.h), so everybody knows each sender's places and the number of phases.
+// Cost: chunks + 1 phases, one flag wait each.
+
+namespace customccl::shm {
+
+namespace {
+
+// How one sender lays its blocks out.
+struct Outgoing {
+  bool in_line = false;    // all of it in the flag line
+  std::size_t chunk = 0;   // elements per receiver and phase
+  std::size_t place = 0;   // bytes before the block of the receiver asked for
+};
+
+Outgoing layout_of(const Context& context, const Operation& op, int sender, int receiver) {
+  const std::size_t element = size_of(op.call->dtype);
+  std::size_t receivers = 0;
+  std::size_t before = 0;
+  std::size_t total = 0;
+  std::size_t total_before = 0;
+  for (int other = 0; other < context.size(); ++other) {
+    const std::size_t count = context.pairs.sent(sender, other);
+    if (other == sender || count == 0) continue;
+    ++receivers;
+    total += count;
+    if (other < receiver) {
+      ++before;
+      total_before += count;
+    }
+  }
+  if (total * element <= kInlineBytes) return {true, total, total_before * element};
+  const std::size_t share = context.staging.slot_bytes() / receivers / kCacheLine * kCacheLine;
+  return {false, share / element, before * share};
+}
+
+std::size_t phases_needed(const Context& context, const Operation& op) {
+  std::size_t most = 1;
+  for (int sender = 0; sender < context.size(); ++sender) {
+    std::size_t longest = 0;
+    for (int receiver = 0; receiver < context.size(); ++receiver) {
+      if (receiver != sender) longest = std::max<std::size_t>(longest, context.pairs.sent(sender, receiver));
+    }
+    if (longest != 0) most = std::max(most, ceil_div(longest, layout_of(context, op, sender, sender).chunk));
+  }
+  return most;
+}
+
+const View& input_for(const Call& call, int receiver) {
+  return call.inputs[call.op == Op::kGather ? 0 : static_cast<std::size_t>(receiver)];
+}
+
+const View& output_from(const Call& call, int sender) {
+  return call.outputs[call.op == Op::kScatter ? 0 : static_cast<std::size_t>(sender)];
+}
+
+void plan(const Context& context, Operation& op) {
+  op.last_phase = 1;  // until all counts are known, in phase 1
+  op.staged_bytes = 0;
+  for (int receiver = 0; receiver < context.size(); ++receiver) {
+    if (receiver != context.rank()) op.staged_bytes += context.pairs.sent(context.rank(), receiver) * size_of(op.call->dtype);
+  }
+}
+
+void copy_in(const Context& context, const Operation& op, std::uint32_t phase) {
+  const Call& call = *op.call;
+  for (int step = 1; step < context.size(); ++step) {
+    const int receiver = (context.rank() + step) % context.size();
+    if (context.pairs.sent(context.rank(), receiver) == 0) continue;
+    const View& block = input_for(call, receiver);
+    const Outgoing outgoing = layout_of(context, op, context.rank(), receiver);
+    const Range range = chunk_of(block.count, outgoing.chunk, phase);
+    std::byte* base = outgoing.in_line ? context.members.own_line(op.first_turn).payload
+                                       : context.staging.own_slot(op.first_turn + phase);
+    if (range.count == 0) continue;
+    pack(base + outgoing.place, block, range.first, range.count, size_of(call.dtype), op.store);
+  }
+}
+
+void copy_out(const Context& context, const Operation& op, std::uint32_t phase) {
+  const Call& call = *op.call;
+  for (int step = 1; step < context.size(); ++step) {
+    const int sender = (context.rank() + step) % context.size();
+    const std::size_t count = context.pairs.sent(sender, context.rank());
+    if (count == 0) continue;
+    const Outgoing outgoing = layout_of(context, op, sender, context.rank());
+    const Range range = chunk_of(count, outgoing.chunk, phase - 1);
+    if (range.count == 0) continue;
+    const std::byte* base = outgoing.in_line ? context.members.line(sender, op.first_turn).payload
+                                             : context.staging.slot(sender, op.first_turn + phase - 1);
+    unpack(output_from(call, sender), range.first, range.count, base + outgoing.place, size_of(call.dtype), Store::kPlain);
+  }
+}
+
+void move_own(const Context& context, const Operation& op) {
+  const Call& call = *op.call;
+  const std::size_t count = context.pairs.sent(context.rank(), context.rank());
+  if (count == 0) return;
+  move_elements(call, context.scratch, input_for(call, context.rank()), output_from(call, context.rank()), 0, count);
+}
+
+Status run(const Context& context, Operation& op, std::uint32_t phase) {
+  if (phase == 1) {
+    op.last_phase = static_cast<std::uint32_t>(phases_needed(context, op));
+    move_own(context, op);
+  }
+  if (phase < op.last_phase) copy_in(context, op, phase);
+  if (phase >= 1) copy_out(context, op, phase);
+  return {};
+}
+
+}  // namespace
+
+const Algorithm kPersonal{"personal", plan, run, true};
+
+}  // namespace customccl::shm

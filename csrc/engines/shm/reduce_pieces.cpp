@@ -1,0 +1,48 @@
+#include "engines/shm/reduce_pieces.h"
+
+#include "kernels/reduce.h"
+
+namespace customccl::shm {
+
+namespace {
+
+// Where the kernel writes a block: the output where it lies consecutively, else the published staging, else scratch.
+std::byte* destination(const Context& context, const Reduction& piece, std::size_t done, std::size_t element) {
+  if (piece.output != nullptr && piece.output->contiguous()) return piece.output->at(piece.output_first + done, element);
+  if (piece.published != nullptr) return piece.published + done * element;
+  return context.scratch.output();
+}
+
+// Whether the whole piece can go to the kernel at once: nothing has to be packed, unpacked or copied on.
+bool direct(const Operation& op, const Reduction& piece) {
+  const bool input_ready = piece.own == nullptr || (piece.own->contiguous() && !scaled(*op.call));
+  const bool one_target = piece.output == nullptr || (piece.output->contiguous() && piece.published == nullptr);
+  return input_ready && one_target;
+}
+
+}  // namespace
+
+void reduce_piece(const Context& context, const Operation& op, Reduction& piece) {
+  if (piece.count == 0 || (piece.output == nullptr && piece.published == nullptr)) return;
+  const Call& call = *op.call;
+  const std::size_t element = size_of(call.dtype);
+  const std::size_t block = direct(op, piece) ? piece.count : Scratch::kBytes / element;
+  const auto size = static_cast<std::size_t>(context.size());
+  std::array<const std::byte*, kMaxMembers> sources;
+  for (std::size_t done = 0; done < piece.count; done += block) {
+    const std::size_t count = std::min(block, piece.count - done);
+    for (std::size_t member = 0; member < size; ++member) sources[member] = piece.staged[member] + done * element;
+    if (piece.own != nullptr) {
+      sources[static_cast<std::size_t>(context.rank())] =
+          consecutive(context.scratch.input(), call, *piece.own, piece.own_first + done, count);
+    }
+    std::byte* target = destination(context, piece, done, element);
+    reduce(target, {sources.data(), size}, count, call.dtype, call.reduce_op);
+    if (piece.published != nullptr) copy(piece.published + done * element, target, count * element, op.store);
+    if (piece.output != nullptr && !piece.output->contiguous()) {
+      unpack(*piece.output, piece.output_first + done, count, target, element, Store::kPlain);
+    }
+  }
+}
+
+}  // namespace customccl::shm

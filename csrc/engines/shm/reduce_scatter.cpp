@@ -1,0 +1,68 @@
+#include "engines/shm/algorithm.h"
+#include "engines/shm/reduce_pieces.h"
+
+// Large reduce_scatter, n ranks, blocks of any sizes (one per rank), each cut into chunks of the same length:
+//
+//   phase k   copy in     chunk k of every block but the own one  -> own slot of this turn, one place per destination
+//             reduce      chunk k-1 of the own block: own input and the n-1 staged copies, in rank order -> output
+//
+// Cost: chunks + 1 phases, one flag wait each; the own block is never staged.
+
+namespace customccl::shm {
+
+namespace {
+
+void plan(const Context& context, Operation& op) {
+  const std::size_t element = size_of(op.call->dtype);
+  std::size_t longest = 0;
+  for (const View& block : op.call->inputs) longest = std::max(longest, block.count);
+  const std::size_t limit = elements_within(context.staging.slot_bytes() / static_cast<std::size_t>(context.size() - 1), element);
+  op.chunk = even_chunk(longest, limit, kCacheLine / element);
+  op.chunks = ceil_div(longest, op.chunk);
+  op.last_phase = static_cast<std::uint32_t>(std::max<std::size_t>(op.chunks, 1));
+  op.staged_bytes = longest * element * static_cast<std::size_t>(context.size() - 1);
+}
+
+// The place for `destination` in the slot of `owner`, in bytes: destinations in order, the owner left out.
+std::size_t place(const Operation& op, int owner, int destination) {
+  const int index = destination < owner ? destination : destination - 1;
+  return static_cast<std::size_t>(index) * op.chunk * size_of(op.call->dtype);
+}
+
+void copy_in(const Context& context, const Operation& op, std::size_t index, std::byte* slot) {
+  for (int step = 1; step < context.size(); ++step) {
+    const int destination = (context.rank() + step) % context.size();
+    const View& block = op.call->inputs[static_cast<std::size_t>(destination)];
+    const Range range = chunk_of(block.count, op.chunk, index);
+    stage(slot + place(op, context.rank(), destination), *op.call, block, range.first, range.count, op.store);
+  }
+}
+
+void reduce_own(const Context& context, const Operation& op, std::size_t index, std::uint64_t turn) {
+  const auto rank = static_cast<std::size_t>(context.rank());
+  const Range range = chunk_of(op.call->inputs[rank].count, op.chunk, index);
+  Reduction piece;
+  for (int member = 0; member < context.size(); ++member) {
+    const std::size_t skipped = member == context.rank() ? 0 : place(op, member, context.rank());
+    piece.staged[static_cast<std::size_t>(member)] = context.staging.slot(member, turn - 1) + skipped;
+  }
+  piece.own = &op.call->inputs[rank];
+  piece.own_first = range.first;
+  piece.output = &op.call->outputs[0];
+  piece.output_first = range.first;
+  piece.count = range.count;
+  reduce_piece(context, op, piece);
+}
+
+Status run(const Context& context, Operation& op, std::uint32_t phase) {
+  const std::uint64_t turn = op.first_turn + phase;
+  if (phase < op.chunks) copy_in(context, op, phase, context.staging.own_slot(turn));
+  if (phase >= 1 && phase <= op.chunks) reduce_own(context, op, phase - 1, turn);
+  return {};
+}
+
+}  // namespace
+
+const Algorithm kReduceScatter{"reduce-scatter", plan, run, true};
+
+}  // namespace customccl::shm

@@ -1,0 +1,83 @@
+#include "engines/shm/shm_engine.h"
+
+#include "engines/shm/fingerprint.h"
+
+namespace customccl::shm {
+
+Status ShmEngine::start(Operation& op) {
+  const Call& call = *op.call;
+  if (is_personal(call.op)) pairs_.set_own(call, context_.rank(), context_.size());
+  op.algorithm = &select(context_, call);
+  op.algorithm->plan(context_, op);
+  op.store = store_policy_.choose(op.staged_bytes, op.measured);
+  op.first_turn = turn_ + 1;
+  if (op.algorithm->uses_staging) {
+    if (Status status = staging_.ensure_own(); !status.ok()) return status;
+  }
+  if (Status status = op.algorithm->run(context_, op, 0); !status.ok()) return status;
+  if (is_personal(call.op)) pairs_.show(*members_, op.first_turn);
+  Line& line = members_->own_line(op.first_turn);
+  signature_ = fingerprint(op, pairs_);
+  line.signature = signature_;
+  line.record = record_of(*op.call, op.sequence);
+  members_->publish(op.first_turn);
+  turn_ = op.first_turn;
+  op.phase = 1;
+  op.cursor = 0;
+  return {};
+}
+
+Status ShmEngine::advance(Operation& op, Step& step) {
+  step = Step::kWaiting;
+  if (!members_->reached(op.first_turn + op.phase - 1, op.cursor)) return {};
+  if (op.phase == 1) {
+    if (Status status = enter(op); !status.ok()) return status;
+  }
+  if (Status status = op.algorithm->run(context_, op, op.phase); !status.ok()) return status;
+  if (op.phase == op.last_phase) {
+    if (op.measured) store_policy_.observe(op.store, op.staged_bytes, Clock::now() - op.entered);
+    step = Step::kDone;
+    return {};
+  }
+  turn_ = op.first_turn + op.phase;
+  members_->publish(turn_);
+  ++op.phase;
+  op.cursor = 0;
+  step = Step::kMoved;
+  return {};
+}
+
+Status ShmEngine::enter(Operation& op) {
+  if (op.measured) op.entered = Clock::now();
+  if (Status status = compare_calls(op); !status.ok()) return status;
+  return op.algorithm->uses_staging ? staging_.ensure_all() : Status{};
+}
+
+Status ShmEngine::compare_calls(const Operation& op) {
+  bool same = true;
+  for (int member = 0; member < context_.size(); ++member) {
+    same = same && members_->line(member, op.first_turn).signature == signature_;
+  }
+  const bool personal = is_personal(op.call->op);
+  if (same && (!personal || pairs_.uniform())) {
+    if (personal) pairs_.assume_uniform(*op.call, context_.size());
+    return {};
+  }
+  const CallRecord own = record_of(*op.call, op.sequence);
+  for (int member = 0; member < context_.size(); ++member) {
+    const Line& line = members_->line(member, op.first_turn);
+    if (line.signature == signature_ || (personal && same_but_counts(line.record, own))) continue;
+    std::string difference = "the ranks called different things: " + members_->describe(member) + " called " +
+                             describe(line.record) + ", " + members_->describe(context_.rank()) + " called " + describe(own);
+    if (describe(line.record) == describe(own)) difference += " with other counts per rank";
+    return {Code::kMismatch, std::move(difference), members_->global_rank(member)};
+  }
+  return pairs_.read_all(*members_, op);
+}
+
+std::vector<int> ShmEngine::awaited(const Operation& op) const {
+  if (op.phase == 0) return {};
+  return members_->not_reached(op.first_turn + op.phase - 1);
+}
+
+}  // namespace customccl::shm

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <memory>
+
+#include "engines/engine.h"
+#include "engines/shm/algorithm.h"
+#include "engines/shm/shm_packet_port.h"
+#include "engines/shm/store_policy.h"
+
+namespace customccl::shm {
+
+// Collectives between ranks that share memory: the turn protocol (control_block.h) with an algorithm per operation and size.
+class ShmEngine final : public Engine {
+ public:
+  explicit ShmEngine(std::unique_ptr<Members> members)
+      : members_(std::move(members)), staging_(*members_), context_{*members_, staging_, scratch_, pairs_}, port_(*members_) {}
+
+  Status start(Operation& op) override;
+  Status advance(Operation& op, Step& step) override;
+  Status diagnose(const Operation& op) override { return members_->diagnose(awaited(op)); }
+  std::vector<int> awaited(const Operation& op) const override;
+  void fail(const Status& why) override { members_->fail(why); }
+
+  PacketPort* packet_port() override { return &port_; }
+
+ private:
+  // All ranks have shown what they called: is it the same?
+  Status compare_calls(const Operation& op);
+  Status enter(Operation& op);
+
+  std::unique_ptr<Members> members_;
+  Staging staging_;
+  StorePolicy store_policy_;
+  Scratch scratch_;
+  PairCounts pairs_;
+  Context context_;
+  ShmPacketPort port_;
+  std::uint64_t turn_ = 0;  // the last one published by this rank
+  std::uint64_t signature_ = 0;  // of the running operation
+};
+
+}  // namespace customccl::shm

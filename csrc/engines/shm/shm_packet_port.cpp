@@ -1,0 +1,53 @@
+#include "engines/shm/shm_packet_port.h"
+
+#include <new>
+
+namespace customccl::shm {
+
+ShmPacketPort::ShmPacketPort(Members& members)
+    : members_(members),
+      capacity_(members.ring_bytes()),
+      writers_(static_cast<std::size_t>(members.size())),
+      readers_(static_cast<std::size_t>(members.size())) {}
+
+Status ShmPacketPort::open(int to) {
+  if (writer(to).opened()) return {};
+  Block block;
+  if (Status status = members_.allocate(PacketRing::bytes_for(capacity_), block); !status.ok()) return status;
+  writer(to) = RingWriter(new (block.data) PacketRing(), capacity_);
+  members_.own().mailboxes(members_.size())[to].store(block.offset + 1, std::memory_order_release);
+  return {};
+}
+
+void ShmPacketPort::send(int to, const PacketHeader& header) {
+  writer(to).publish(header);
+  members_.ring(to);
+}
+
+bool ShmPacketPort::find(int from) {
+  const std::uint64_t offset = members_.of(from).mailboxes(members_.size())[members_.rank()].load(std::memory_order_acquire);
+  if (offset == 0) return false;
+  std::byte* ring = members_.address(from, offset - 1, PacketRing::bytes_for(capacity_));
+  if (ring == nullptr) return false;
+  reader(from) = RingReader(reinterpret_cast<PacketRing*>(ring), capacity_);
+  return true;
+}
+
+bool ShmPacketPort::front(int from, PacketHeader& header, const std::byte*& payload) {
+  if (!reader(from).opened() && !find(from)) return false;
+  return reader(from).front(header, payload);
+}
+
+void ShmPacketPort::pop(int from) {
+  reader(from).pop();
+  members_.ring(from);  // it may wait for room
+}
+
+Status ShmPacketPort::diagnose(const std::vector<int>& awaited) {
+  for (int member = 0; member < members_.size(); ++member) {
+    if (reader(member).broken()) return {Code::kSystem, "the messages of " + members_.describe(member) + " are garbled"};
+  }
+  return members_.diagnose(awaited);
+}
+
+}  // namespace customccl::shm

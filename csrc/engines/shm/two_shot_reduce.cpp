@@ -1,0 +1,95 @@
+#include "engines/shm/algorithm.h"
+#include "engines/shm/reduce_pieces.h"
+
+// Large all_reduce and reduce, two shots, n ranks. The tensor is cut into chunks, each chunk into n slices, one owner each.
+//
+//   phase k   copy in     chunk k      every slice but the own one             -> own slot of this turn, place of the slice
+//             reduce      chunk k-1    own slice: own input and the n-1 staged copies, in rank order 0..n-1
+//                                      -> own output, and own slot of this turn, place of the own slice (free: not copied in)
+//             copy out    chunk k-2    every other owner's finished slice      -> own output (reduce: root only)
+//
+// One flag wait per phase, and what is read was published in the phase before: the turn rule of control_block.h holds as it is.
+// Cost: chunks + 2 phases; each rank touches 3S + 2S(n-1)/n bytes of a tensor of S, staging stays in the caches.
+// The same bits on every rank and for every chunk size: each element is summed in rank order by exactly one owner.
+// Two-shot reduce-scatter + all-gather is the textbook algorithm (Rabenseifner); the pipelining over one flag per rank is ours.
+
+namespace customccl::shm {
+
+namespace {
+
+std::size_t slice_elements(std::size_t chunk_count, const Context& context, std::size_t element) {
+  return round_up(ceil_div(chunk_count, static_cast<std::size_t>(context.size())), kCacheLine / element);
+}
+
+void plan(const Context& context, Operation& op) {
+  const std::size_t element = size_of(op.call->dtype);
+  const std::size_t count = op.call->inputs[0].count;
+  const auto size = static_cast<std::size_t>(context.size());
+  const std::size_t slice = elements_within(context.staging.slot_bytes() / size, element);
+  op.chunk = even_chunk(count, slice * size, size * kCacheLine / element);
+  op.chunks = ceil_div(count, op.chunk);
+  op.last_phase = static_cast<std::uint32_t>(op.chunks + 1);
+  op.staged_bytes = count * element;
+}
+
+// Slice `owner` of chunk `index`, in elements of the whole tensor, and its place in a slot.
+struct Slice {
+  Range range;
+  std::size_t place;  // bytes from the start of the slot
+};
+
+Slice slice_of(const Context& context, const Operation& op, std::size_t index, int owner) {
+  const std::size_t element = size_of(op.call->dtype);
+  const Range chunk = chunk_of(op.call->inputs[0].count, op.chunk, index);
+  const std::size_t length = slice_elements(chunk.count, context, element);
+  Range range = chunk_of(chunk.count, length, static_cast<std::size_t>(owner));
+  range.first += chunk.first;
+  return {range, static_cast<std::size_t>(owner) * slice_elements(op.chunk, context, element) * element};
+}
+
+void copy_in(const Context& context, const Operation& op, std::size_t index, std::byte* slot) {
+  for (int step = 1; step < context.size(); ++step) {
+    const Slice slice = slice_of(context, op, index, (context.rank() + step) % context.size());
+    stage(slot + slice.place, *op.call, op.call->inputs[0], slice.range.first, slice.range.count, op.store);
+  }
+}
+
+void reduce_own(const Context& context, const Operation& op, std::size_t index, std::uint64_t turn) {
+  const Slice slice = slice_of(context, op, index, context.rank());
+  Reduction piece;
+  for (int member = 0; member < context.size(); ++member) {
+    piece.staged[static_cast<std::size_t>(member)] = context.staging.slot(member, turn - 1) + slice.place;
+  }
+  piece.own = &op.call->inputs[0];
+  piece.own_first = slice.range.first;
+  piece.output = op.call->outputs.empty() ? nullptr : &op.call->outputs[0];
+  piece.output_first = slice.range.first;
+  const bool wanted_by_peers = op.call->op == Op::kAllReduce || context.rank() != op.call->root;
+  piece.published = wanted_by_peers ? context.staging.own_slot(turn) + slice.place : nullptr;
+  piece.count = slice.range.count;
+  reduce_piece(context, op, piece);
+}
+
+void copy_out(const Context& context, const Operation& op, std::size_t index, std::uint64_t turn) {
+  if (op.call->outputs.empty()) return;
+  for (int step = 1; step < context.size(); ++step) {
+    const int owner = (context.rank() + step) % context.size();
+    const Slice slice = slice_of(context, op, index, owner);
+    unpack(op.call->outputs[0], slice.range.first, slice.range.count, context.staging.slot(owner, turn - 1) + slice.place,
+           size_of(op.call->dtype), Store::kPlain);
+  }
+}
+
+Status run(const Context& context, Operation& op, std::uint32_t phase) {
+  const std::uint64_t turn = op.first_turn + phase;
+  if (phase < op.chunks) copy_in(context, op, phase, context.staging.own_slot(turn));
+  if (phase >= 1 && phase <= op.chunks) reduce_own(context, op, phase - 1, turn);
+  if (phase >= 2) copy_out(context, op, phase - 2, turn);
+  return {};
+}
+
+}  // namespace
+
+const Algorithm kTwoShotReduce{"two-shot", plan, run, true};
+
+}  // namespace customccl::shm

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+#include "platform/clock.h"
+
+namespace customccl {
+
+// How the ranks of a group find each other: a place where each puts a few short values that the others wait for. Used while a
+// group is made, never afterwards. Implemented over a c10d Store, a directory, or a map shared by threads.
+// Thread rule: used by one thread at a time.
+class Bootstrap {
+ public:
+  virtual ~Bootstrap() = default;
+  virtual Status put(const std::string& key, const std::string& value) = 0;
+  // Waits until somebody has put `key`. kTimeout when nobody has by the deadline.
+  virtual Status get(const std::string& key, const Deadline& deadline, std::string& value) = 0;
+};
+
+}  // namespace customccl
