@@ -1,0 +1,71 @@
+#include "kernels/reduce.h"
+
+#include <array>
+
+#include "kernels/reduce_table.h"
+#include "platform/cpu.h"
+
+namespace customccl {
+namespace kernels {
+namespace {
+
+// One source: its own minimum, or for bool "a or a", which is the value itself in canonical form (NaN, bool bytes).
+constexpr Equivalent of_one_source(DType dtype) {
+  if (dtype == DType::kBool) return {dtype, ReduceOp::kBor, 1};
+  return {component(dtype), ReduceOp::kMin, component(dtype) == dtype ? std::size_t{1} : std::size_t{2}};
+}
+
+ReduceLoop loop(const ReduceTable& table, const Equivalent& what) {
+  return table.reduce[static_cast<std::size_t>(what.dtype)][static_cast<std::size_t>(what.op)];
+}
+
+}  // namespace
+
+const ReduceTable& reduce_table([[maybe_unused]] InstructionSet set) {
+#if defined(__x86_64__)
+  if (set == InstructionSet::kAvx512) return kAvx512Table;
+  if (set == InstructionSet::kAvx2) return kAvx2Table;
+#endif
+  return kBaselineTable;
+}
+
+void reduce(const ReduceTable& table, std::byte* dst, std::span<const std::byte* const> sources, std::size_t count,
+            DType dtype, ReduceOp op) {
+  if (sources.size() == 1) {
+    const Equivalent same = of_one_source(dtype);
+    const std::array twice{sources[0], sources[0]};
+    loop(table, same)(dst, twice.data(), twice.size(), count * same.parts);
+  } else {
+    const Equivalent same = equivalent(dtype, op);
+    loop(table, same)(dst, sources.data(), sources.size(), count * same.parts);
+  }
+}
+
+void scale(const ReduceTable& table, std::byte* dst, const std::byte* src, std::size_t count, DType dtype,
+           std::complex<double> factor) {
+  // A real factor scales both parts alone: in the full product an infinite part times zero would make the other NaN.
+  const bool split = factor.imag() == 0.0 && component(dtype) != dtype;
+  const DType used = split ? component(dtype) : dtype;
+  table.scale[static_cast<std::size_t>(used)](dst, src, split ? 2 * count : count, factor);
+}
+
+}  // namespace kernels
+
+namespace {
+
+const kernels::ReduceTable& active_table() {
+  static const kernels::ReduceTable& table = kernels::reduce_table(instruction_set());
+  return table;
+}
+
+}  // namespace
+
+void reduce(std::byte* dst, std::span<const std::byte* const> sources, std::size_t count, DType dtype, ReduceOp op) {
+  kernels::reduce(active_table(), dst, sources, count, dtype, op);
+}
+
+void scale(std::byte* dst, const std::byte* src, std::size_t count, DType dtype, std::complex<double> factor) {
+  kernels::scale(active_table(), dst, src, count, dtype, factor);
+}
+
+}  // namespace customccl

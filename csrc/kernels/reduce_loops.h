@@ -1,0 +1,186 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <complex>
+#include <cstddef>
+#include <type_traits>
+#include <utility>
+
+#include "base/dtype.h"
+#include "base/reduce_op.h"
+#include "kernels/elements.h"
+#include "kernels/operations.h"
+#include "kernels/reduce_table.h"
+
+// The loops behind reduce() and scale(), and the table of them for one instruction set. Included by one file per set.
+//
+// The elements are cut into strips. A strip is read from every source into accumulators, in rank order, and then written:
+//
+//   sources[0]  ....[strip].......      wide  = load
+//   sources[1]  ....[strip].......      wide  = combine(wide, load)        once per further source
+//   dst         ....[strip].......      store(finish(wide))
+//
+// So every byte is touched once, dst may be one of the sources, and nothing but arithmetic order decides the result. The
+// constant length of a strip lets the compiler keep the accumulators in vector registers; that needs no intrinsics.
+//
+// One core of a Zen 4 server, AVX-512, 10^9 elements/s with all buffers in L1 / in L2 / in DRAM (64 MiB each):
+// @@RATES@@
+
+namespace customccl::kernels {
+
+// Accumulators of a long strip take 256 bytes: four AVX-512 registers, enough to hide the latency of an addition.
+template <class Element>
+inline constexpr std::size_t kLongStrip = 256 / sizeof(typename Element::Wide);
+template <class Element>
+inline constexpr std::size_t kShortStrip = std::max<std::size_t>(2, 32 / sizeof(typename Element::Wide));
+
+template <InstructionSet isa, class Element, class Operation, std::size_t strip>
+[[gnu::always_inline]] inline void finish_strip(std::byte* dst, typename Element::Wide (&wide)[strip], std::size_t n) {
+  for (std::size_t i = 0; i < strip; ++i) wide[i] = Operation::finish(wide[i], n);
+  Element::template store<isa>(dst, wide);
+}
+
+template <InstructionSet isa, class Element, class Operation, std::size_t strip>
+[[gnu::always_inline]] inline void combine_two(typename Element::Wide (&wide)[strip], const std::byte* first,
+                                               const std::byte* second) {
+  typename Element::Wide next[strip];
+  Element::template load<isa>(wide, first);
+  Element::template load<isa>(next, second);
+  for (std::size_t i = 0; i < strip; ++i) wide[i] = Operation::combine(wide[i], next[i]);
+}
+
+// Two sources apart from more: without a loop over sources the accumulators never leave the registers.
+template <InstructionSet isa, class Element, class Operation, std::size_t strip>
+[[gnu::always_inline]] inline std::size_t reduce_two(std::byte* dst, const std::byte* first, const std::byte* second,
+                                                     std::size_t begin, std::size_t count) {
+  std::size_t i = begin;
+  for (; i + strip <= count; i += strip) {
+    const std::size_t offset = i * Element::kSize;
+    typename Element::Wide wide[strip];
+    combine_two<isa, Element, Operation>(wide, first + offset, second + offset);
+    finish_strip<isa, Element, Operation>(dst + offset, wide, 2);
+  }
+  return i;
+}
+
+template <InstructionSet isa, class Element, class Operation, std::size_t strip>
+[[gnu::always_inline]] inline std::size_t reduce_many(std::byte* dst, const std::byte* const* sources, std::size_t n,
+                                                      std::size_t begin, std::size_t count) {
+  std::size_t i = begin;
+  for (; i + strip <= count; i += strip) {
+    const std::size_t offset = i * Element::kSize;
+    typename Element::Wide wide[strip];
+    combine_two<isa, Element, Operation>(wide, sources[0] + offset, sources[1] + offset);
+    for (std::size_t k = 2; k < n; ++k) {
+      typename Element::Wide next[strip];
+      Element::template load<isa>(next, sources[k] + offset);
+      for (std::size_t j = 0; j < strip; ++j) wide[j] = Operation::combine(wide[j], next[j]);
+    }
+    finish_strip<isa, Element, Operation>(dst + offset, wide, n);
+  }
+  return i;
+}
+
+template <InstructionSet isa, class Element, class Operation>
+[[gnu::always_inline]] inline void reduce_loop(std::byte* dst, const std::byte* const* sources, std::size_t n,
+                                               std::size_t count) {
+  constexpr std::size_t kLong = kLongStrip<Element>;
+  constexpr std::size_t kShort = kShortStrip<Element>;
+  std::size_t i = 0;
+  if (n == 2) {
+    const std::byte* const first = sources[0];
+    const std::byte* const second = sources[1];
+    i = reduce_two<isa, Element, Operation, kLong>(dst, first, second, i, count);
+    i = reduce_two<isa, Element, Operation, kShort>(dst, first, second, i, count);
+    reduce_two<isa, Element, Operation, 1>(dst, first, second, i, count);
+  } else {
+    i = reduce_many<isa, Element, Operation, kLong>(dst, sources, n, i, count);
+    i = reduce_many<isa, Element, Operation, kShort>(dst, sources, n, i, count);
+    reduce_many<isa, Element, Operation, 1>(dst, sources, n, i, count);
+  }
+}
+
+template <class Wide>
+[[gnu::always_inline]] inline Wide factor_as(std::complex<double> factor) {
+  if constexpr (std::is_floating_point_v<Wide>) {
+    return static_cast<Wide>(factor.real());
+  } else {
+    using Real = decltype(Wide::real);
+    return {static_cast<Real>(factor.real()), static_cast<Real>(factor.imag())};
+  }
+}
+
+template <InstructionSet isa, class Element, std::size_t strip>
+[[gnu::always_inline]] inline std::size_t scale_strips(std::byte* dst, const std::byte* src, std::size_t begin,
+                                                       std::size_t count, typename Element::Wide factor) {
+  std::size_t i = begin;
+  for (; i + strip <= count; i += strip) {
+    typename Element::Wide wide[strip];
+    Element::template load<isa>(wide, src + i * Element::kSize);
+    for (std::size_t j = 0; j < strip; ++j) wide[j] = Product::combine(wide[j], factor);
+    Element::template store<isa>(dst + i * Element::kSize, wide);
+  }
+  return i;
+}
+
+template <InstructionSet isa, class Element>
+[[gnu::always_inline]] inline void scale_loop(std::byte* dst, const std::byte* src, std::size_t count,
+                                              std::complex<double> factor) {
+  const auto wide_factor = factor_as<typename Element::Wide>(factor);
+  const std::size_t i = scale_strips<isa, Element, kLongStrip<Element>>(dst, src, 0, count, wide_factor);
+  scale_strips<isa, Element, 1>(dst, src, i, count, wide_factor);
+}
+
+template <ReduceOp> struct OperationOf;
+template <> struct OperationOf<ReduceOp::kSum> { using type = Sum; };
+template <> struct OperationOf<ReduceOp::kProduct> { using type = Product; };
+template <> struct OperationOf<ReduceOp::kMin> { using type = Min; };
+template <> struct OperationOf<ReduceOp::kMax> { using type = Max; };
+template <> struct OperationOf<ReduceOp::kAvg> { using type = Avg; };
+template <> struct OperationOf<ReduceOp::kBand> { using type = Band; };
+template <> struct OperationOf<ReduceOp::kBor> { using type = Bor; };
+template <> struct OperationOf<ReduceOp::kBxor> { using type = Bxor; };
+
+// Whether (dtype, op) is computed by its own loop.
+constexpr bool has_loop(DType dtype, ReduceOp op) {
+  const Equivalent same = equivalent(dtype, op);
+  return is_defined(op, dtype) && same.dtype == dtype && same.op == op;
+}
+
+// Compiled<isa> supplies reduce<Element, Operation> and scale<Element>: the loops above under a target attribute.
+template <class Compiled, DType dtype, ReduceOp op>
+constexpr ReduceLoop reduce_entry() {
+  if constexpr (has_loop(dtype, op)) {
+    return &Compiled::template reduce<typename ElementOf<dtype>::type, typename OperationOf<op>::type>;
+  } else {
+    return nullptr;
+  }
+}
+
+template <class Compiled, DType dtype>
+constexpr ScaleLoop scale_entry() {
+  if constexpr (info(dtype).kind == DTypeKind::kFloating || info(dtype).kind == DTypeKind::kComplex) {
+    return &Compiled::template scale<typename ElementOf<dtype>::type>;
+  } else {
+    return nullptr;
+  }
+}
+
+template <class Compiled, DType dtype, std::size_t... ops>
+constexpr auto reduce_row(std::index_sequence<ops...>) {
+  return std::array{reduce_entry<Compiled, dtype, static_cast<ReduceOp>(ops)>()...};
+}
+
+template <class Compiled, std::size_t... dtypes>
+constexpr ReduceTable make_table(std::index_sequence<dtypes...>) {
+  constexpr std::make_index_sequence<kReduceOpNames.size()> kOps;
+  return {{reduce_row<Compiled, kDTypes[dtypes].dtype>(kOps)...}, {scale_entry<Compiled, kDTypes[dtypes].dtype>()...}};
+}
+
+template <class Compiled>
+constexpr ReduceTable make_table() {
+  return make_table<Compiled>(std::make_index_sequence<kDTypes.size()>());
+}
+
+}  // namespace customccl::kernels
