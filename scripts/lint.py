@@ -1,0 +1,122 @@
+"""All style checks: clang-format, ruff, mypy, clang-tidy. Prints what is wrong; exit code 1 if anything is.
+
+lint.py          check
+lint.py --fix    reformat C++ and Python instead (clang-format, ruff)
+
+clang-tidy takes a second a file (ten where torch's headers are read), so a file that passed is not read again until it,
+a header of ours or .clang-tidy changes.
+"""
+
+import hashlib
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SCRIPTS = Path(sysconfig.get_path("scripts"))
+BUILD = ROOT / "build" / "package"
+PASSED = ROOT / "build" / "lint"
+# What changes the meaning of a file for clang; the rest (optimisation, warnings) may be GCC's alone.
+MEANING = re.compile(r"-(I|D|std|m|isystem|fPIC)")
+
+
+def cpp_files() -> list[Path]:
+    return sorted(
+        path for folder in ("csrc", "test/cpp") for path in (ROOT / folder).rglob("*") if path.suffix in (".h", ".cpp")
+    )
+
+
+def run(name: str, *arguments: str | Path) -> bool:
+    began = time.monotonic()
+    done = subprocess.run([SCRIPTS / name, *arguments], cwd=ROOT, capture_output=True, text=True)
+    report(f"{name} {arguments[0]}", done.returncode == 0, began, done.stdout + done.stderr)
+    return done.returncode == 0
+
+
+def report(what: str, ok: bool, began: float, output: str = "") -> None:
+    if not ok:
+        print(output.rstrip())
+    print(f"lint: {what}: {'ok' if ok else 'FAILED'} ({time.monotonic() - began:.1f} s)", flush=True)
+
+
+def clang_tidy() -> bool:
+    began = time.monotonic()
+    commands = compile_commands()
+    headers = [path for path in cpp_files() if path.suffix == ".h"]
+    shared = digest([*headers, *ROOT.rglob("csrc/**/.clang-tidy"), ROOT / ".clang-tidy"])
+    PASSED.mkdir(parents=True, exist_ok=True)
+    (PASSED / "compile_commands.json").write_text(json.dumps(commands))
+
+    def check(command: dict[str, str]) -> str:
+        source = Path(command["file"])
+        stamp = PASSED / str(source.relative_to(ROOT)).replace("/", "-")
+        key = digest([source], shared + command["command"])
+        if stamp.exists() and stamp.read_text() == key:
+            return ""
+        tidy = [SCRIPTS / "clang-tidy", "--quiet", "-p", PASSED, source]
+        done = subprocess.run(tidy, capture_output=True, text=True)
+        if done.returncode == 0:
+            stamp.write_text(key)
+            return ""
+        return done.stdout or done.stderr
+
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        findings = list(pool.map(check, commands))
+    report(f"clang-tidy of {len(commands)} files", not any(findings), began, unique("".join(findings)))
+    return not any(findings)
+
+
+def compile_commands() -> list[dict[str, str]]:
+    """Our own sources, with only the flags that clang needs to read them."""
+    commands = []
+    for command in json.loads((BUILD / "compile_commands.json").read_text()):
+        if not Path(command["file"]).is_relative_to(ROOT / "csrc"):
+            continue
+        words = shlex.split(command["command"])
+        after = {i + 1 for i, word in enumerate(words) if word == "-isystem"}
+        kept = [word for i, word in enumerate(words) if MEANING.match(word) or i in after]
+        commands.append({**command, "command": shlex.join(["clang++", *kept, "-c", command["file"]])})
+    return commands
+
+
+def digest(files: Iterable[Path], start: str = "") -> str:
+    value = hashlib.sha256(start.encode())
+    for path in files:
+        value.update(path.read_bytes())
+    return value.hexdigest()
+
+
+def unique(text: str) -> str:
+    """A finding in a header comes once for every file that includes it: say it once."""
+    blocks = re.split(r"(?m)^(?=/\S+:\d+:\d+: (?:error|warning):)", text)
+    return "".join(dict.fromkeys(blocks))
+
+
+def main() -> int:
+    if sys.argv[1:] == ["--fix"]:
+        checks = [
+            run("clang-format", "-i", *cpp_files()),
+            run("ruff", "check", "--fix", "."),
+            run("ruff", "format", "."),
+        ]
+        return not all(checks)
+    checks = [
+        run("clang-format", "--dry-run", "-Werror", "--ferror-limit=1", *cpp_files()),
+        run("ruff", "check", "."),
+        run("ruff", "format", "--check", "."),
+        run("mypy", "torch_customccl"),
+        clang_tidy(),
+    ]
+    return not all(checks)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
