@@ -1,0 +1,57 @@
+#include "kernels/copy.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "kernels/guarded.h"
+
+namespace customccl::test {
+namespace {
+
+class Copy : public testing::TestWithParam<Store> {};
+
+void number(Guarded& buffer) {
+  for (std::size_t i = 0; i < buffer.bytes().size(); ++i) buffer.data()[i] = static_cast<std::byte>(i * 37 + i / 251);
+}
+
+void expect_copied(std::size_t bytes, std::size_t to, std::size_t from, Store store) {
+  Guarded source(bytes, from), target(bytes, to);
+  number(source);
+  copy(target.data(), source.data(), bytes, store);
+  ASSERT_EQ(std::memcmp(target.data(), source.data(), bytes), 0) << bytes << " bytes from " << from << " to " << to;
+  ASSERT_TRUE(target.guards_intact()) << bytes << " bytes from " << from << " to " << to;
+}
+
+TEST_P(Copy, MovesEveryByteForEveryAlignment) {
+  for (std::size_t to = 0; to < 64; ++to) {
+    for (const std::size_t from : {0u, 1u, 8u, 31u, 63u}) {
+      for (const std::size_t bytes : {0u, 1u, 15u, 63u, 64u, 65u, 127u, 128u, 129u, 300u, 4096u}) {
+        ASSERT_NO_FATAL_FAILURE(expect_copied(bytes, to, from, GetParam()));
+      }
+    }
+  }
+}
+
+TEST_P(Copy, MovesEveryByteForEverySmallSize) {
+  for (std::size_t bytes = 0; bytes < 520; ++bytes) ASSERT_NO_FATAL_FAILURE(expect_copied(bytes, bytes % 64, 3, GetParam()));
+}
+
+TEST_P(Copy, MovesManyLines) { ASSERT_NO_FATAL_FAILURE(expect_copied((1u << 20) + 77, 9, 0, GetParam())); }
+
+TEST_P(Copy, OntoItselfDoesNothing) {
+  Guarded buffer(1000, 5);
+  number(buffer);
+  const std::vector<std::byte> before(buffer.bytes().begin(), buffer.bytes().end());
+  copy(buffer.data(), buffer.data(), 1000, GetParam());
+  EXPECT_EQ(std::memcmp(before.data(), buffer.data(), 1000), 0);
+}
+
+TEST_P(Copy, OfNothingTakesNullPointers) { copy(nullptr, nullptr, 0, GetParam()); }
+
+INSTANTIATE_TEST_SUITE_P(Both, Copy, testing::Values(Store::kPlain, Store::kStreaming), [](const auto& test) {
+  return test.param == Store::kPlain ? "plain" : "streaming";
+});
+
+}  // namespace
+}  // namespace customccl::test
