@@ -64,7 +64,8 @@ def assert_same_bits(actual: Tensor, expected: Tensor, case: str) -> None:
 
 def _elements(tensor: Tensor) -> Tensor:
     """The bytes of each element, one row per element, in logical order."""
-    flat = tensor.detach().reshape(-1).contiguous()
+    flat = torch.empty(tensor.numel(), dtype=tensor.dtype)
+    flat.copy_(tensor.detach().reshape(-1))
     return flat.view(torch.uint8).view(flat.numel(), flat.element_size())
 
 

@@ -21,13 +21,14 @@ class Layout:
     geometry: Callable[[int], Geometry]
     shift: int = 0
 
-    def holding(self, values: Tensor) -> Guarded:
+    def holding(self, values: Tensor, dense: bool = False) -> Guarded:
+        """`values` in logical order; `dense` keeps the shape and drops the strides."""
         shape, stride = self.geometry(values.numel())
-        return Guarded.holding(values, shape, stride, self.shift)
+        return Guarded.holding(values, shape, None if dense else stride, self.shift)
 
-    def poisoned(self, count: int, dtype: torch.dtype) -> Guarded:
+    def poisoned(self, count: int, dtype: torch.dtype, dense: bool = False) -> Guarded:
         shape, stride = self.geometry(count)
-        return Guarded(shape, dtype, stride, self.shift)
+        return Guarded(shape, dtype, None if dense else stride, self.shift)
 
 
 def _channels_last(count: int) -> Geometry:
@@ -35,11 +36,10 @@ def _channels_last(count: int) -> Geometry:
     return shape, torch.empty(shape).to(memory_format=torch.channels_last).stride()
 
 
-CONTIGUOUS = Layout("contiguous", lambda count: ((count,), (1,)))
 LAYOUTS = {
     layout.name: layout
     for layout in (
-        CONTIGUOUS,
+        Layout("contiguous", lambda count: ((count,), (1,))),
         Layout("misaligned", lambda count: ((count,), (1,)), shift=1),
         Layout("stride 2", lambda count: ((count,), (2,))),
         Layout("rows with gaps", lambda count: ((count // 4, 4), (7, 1))),

@@ -16,7 +16,6 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing import connection
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -92,14 +91,14 @@ class WorkerSet:
 
     def finish(self, limit: float = HARD_LIMIT_S, without: frozenset[int] = frozenset()) -> list[Outcome]:
         """Wait for every rank to answer or die, except for those in `without`. Past the limit: the stacks, then the end."""
-        deadline = time.monotonic() + limit
+        deadline, why = time.monotonic() + limit, f"after {limit:g} s"
         wanted = set(range(self.size)) - without
-        while wanted - self._outcomes.keys():
-            if any(isinstance(outcome, Failed) for outcome in self._outcomes.values()):
-                deadline = min(deadline, time.monotonic() + GRACE_S)
+        while missing := sorted(wanted - self._outcomes.keys()):
+            failed = [rank for rank, outcome in self._outcomes.items() if isinstance(outcome, Failed)]
+            if failed and time.monotonic() + GRACE_S < deadline:
+                deadline, why = time.monotonic() + GRACE_S, f"{GRACE_S:g} s after rank {failed[0]} had failed"
             if not self._receive(deadline):
-                missing = sorted(wanted - self._outcomes.keys())
-                self._give_up(limit, missing)
+                self._give_up(why, missing)
                 break
         self._busy = False
         for rank in range(self.size):
@@ -116,7 +115,7 @@ class WorkerSet:
             if rank in self._outcomes:
                 pytest.fail(f"rank {rank} never reported {event!r}: {self._outcomes[rank]}", pytrace=False)
             if not self._receive(deadline):
-                self._give_up(limit, [rank])
+                self._give_up(f"after {limit:g} s", [rank])
                 pytest.fail(f"rank {rank} did not report {event!r}\n{report.stacks(self._seats)}", pytrace=False)
         happened = self._events[rank].popleft()
         assert happened.name == event, f"rank {rank} reported {happened.name!r} where {event!r} was awaited"
@@ -198,12 +197,12 @@ class WorkerSet:
         code: int | None = self.processes[rank].exitcode
         return code
 
-    def _give_up(self, limit: float, missing: list[int]) -> None:
+    def _give_up(self, why: str, missing: list[int]) -> None:
         self.healthy = False
         alive = [rank for rank in range(self.size) if self.processes[rank].is_alive()]
         report.dump_stacks(self._seats, {rank: self.pid(rank) for rank in alive})
         for rank in missing:
-            self._outcomes[rank] = Failed(f"still running after {limit:g} s", "", False)
+            self._outcomes[rank] = Failed(f"still running {why}", "")
         for rank in alive:
             self.processes[rank].kill()
 
@@ -275,6 +274,3 @@ class Ranks:
         self, size: int, *, fresh: bool = False, timeout: float = GROUP_TIMEOUT_S, init: bool = True
     ) -> WorkerSet:
         return self.pool.fresh(size, timeout, init) if fresh else self.pool.warm(size)
-
-    def scratch_directory(self) -> Path:
-        return Path(tempfile.mkdtemp(prefix="ranks-"))

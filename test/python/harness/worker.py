@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import traceback
+import warnings
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -101,3 +102,5 @@ def _prepare(given: Seat) -> None:
     stacks = os.open(given.stack_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
     torch.set_num_threads(1)
+    # The newer names of some functions do not exist in the older torch versions that the tests run on as well.
+    warnings.filterwarnings("ignore", category=FutureWarning, module="torch.distributed")
