@@ -1,0 +1,68 @@
+"""Choosing the shim: by torch's minor version, before anything is loaded; a sentence when there is none."""
+
+import importlib
+import sys
+
+import pytest
+import torch
+
+import torch_customccl
+from torch_customccl import _loader
+
+
+def test_the_shim_of_this_torch_loads():
+    assert _loader.torch_minor() in _loader.shims()
+    assert _loader.load() is _loader.load()
+
+
+def test_another_torch_gets_one_sentence_with_both_versions_and_the_command(monkeypatch):
+    have = _loader.torch_minor()
+    monkeypatch.setattr(torch, "__version__", "2.99.1+cu999")
+    with pytest.raises(RuntimeError) as caught:
+        _loader.load()
+    said = str(caught.value)
+    assert "no shim for torch 2.99 (found torch 2.99.1+cu999;" in said
+    assert f"Python {sys.version_info[0]}.{sys.version_info[1]}: {have})" in said
+    assert f"{sys.executable} -m pip install --no-build-isolation" in said
+    assert "\n" not in said
+
+
+def test_an_installation_without_shims_says_none(monkeypatch, tmp_path):
+    monkeypatch.setattr(_loader, "FOLDER", tmp_path)
+    with pytest.raises(RuntimeError, match=r": none\); build one with: "):
+        _loader.load()
+
+
+def test_a_shim_that_does_not_load_says_why(monkeypatch):
+    def refuse(name):
+        raise ImportError(f"{name}: undefined symbol: _ZN3c10")
+
+    monkeypatch.setattr(importlib, "import_module", refuse)
+    with pytest.raises(RuntimeError, match=r"does not load \(.*undefined symbol.*\); rebuild it with: .*pip install"):
+        _loader.load()
+
+
+@pytest.mark.parametrize(
+    ("record", "argument"),
+    [
+        ('{"url": "file:///usr/src", "dir_info": {}}', "/usr/src"),
+        ('{"url": "file:///nowhere/at/all", "dir_info": {}}', "--no-binary torch_customccl"),
+        ("not json", "--no-binary torch_customccl"),
+        (None, "--no-binary torch_customccl"),
+    ],
+)
+def test_the_rebuild_command_names_where_the_package_came_from(monkeypatch, tmp_path, record, argument):
+    class Distribution:
+        def read_text(self, _name):
+            return record
+
+    monkeypatch.setattr(_loader, "FOLDER", tmp_path / "torch_customccl")
+    monkeypatch.setattr(importlib.metadata, "distribution", lambda _name: Distribution())
+    assert argument in _loader.rebuild_command()
+
+
+def test_the_package_offers_what_it_says():
+    assert torch_customccl.Options is _loader.load().Options
+    assert issubclass(torch_customccl.Options, torch._C._distributed_c10d.Backend.Options)
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = torch_customccl.nonsense
