@@ -1,0 +1,97 @@
+#include "c10d/backend.h"
+
+#include <ATen/record_function.h>
+
+#include "c10d/errors.h"
+
+namespace customccl::torch_shim {
+
+CustomBackend::CustomBackend(std::shared_ptr<Communicator> group, c10::intrusive_ptr<Options> options)
+    : Backend(group->spec().rank, group->spec().size), group_(std::move(group)), options_(std::move(options)) {}
+
+CustomBackend::~CustomBackend() { group_->close(); }
+
+CustomBackend::WorkPtr CustomBackend::finished_work(::c10d::OpType type) {
+  // One per kind of operation, shared by all calls; never destroyed.
+  static const auto& works = *new std::vector<WorkPtr>([] {
+    std::vector<WorkPtr> made;
+    for (int i = 0; i < 32; ++i) made.push_back(c10::make_intrusive<DoneWork>(static_cast<::c10d::OpType>(i)));
+    return made;
+  }());
+  return works[static_cast<std::size_t>(type) % works.size()];
+}
+
+void CustomBackend::run(PreparedCall& prepared, Label label) {
+  at::RecordFunction record(at::RecordScope::FUNCTION);
+  if (C10_UNLIKELY(record.isActive())) record.before(label.title);
+  check(group_->run(prepared.sealed()));
+}
+
+CustomBackend::WorkPtr CustomBackend::launch_all(std::vector<PreparedCall> calls, bool async, Label label, Held held) {
+  if (calls.empty()) return finished_work(label.type);
+  std::vector<std::shared_ptr<TensorTask>> tasks;
+  for (PreparedCall& prepared : calls) tasks.push_back(post(std::move(prepared), held));
+  return make_work(std::move(tasks), label, std::move(held), async);
+}
+
+std::shared_ptr<TensorTask> CustomBackend::post(PreparedCall&& prepared, const Held& held) {
+  Tensors kept = held.inputs;
+  kept.insert(kept.end(), held.outputs.begin(), held.outputs.end());
+  const Nanos limit = group_->limit_of(prepared.call());
+  auto task = std::make_shared<TensorTask>(std::move(prepared), limit, std::move(kept));
+  group_->post(task);
+  return task;
+}
+
+CustomBackend::WorkPtr CustomBackend::make_work(std::vector<std::shared_ptr<TensorTask>> tasks, Label label, Held held,
+                                                bool async) {
+  {
+    const std::lock_guard lock(coalescing_mutex_);
+    if (coalescing_) coalesced_.insert(coalesced_.end(), tasks.begin(), tasks.end());
+  }
+  auto work = c10::make_intrusive<TaskWork>(group_, std::move(tasks), label.type, label.title, held.inputs,
+                                            std::move(held.outputs));
+  if (!async) work->wait(kNoTimeout);
+  return work;
+}
+
+void CustomBackend::startCoalescing() {
+  const std::lock_guard lock(coalescing_mutex_);
+  coalescing_ = true;
+}
+
+CustomBackend::WorkPtr CustomBackend::endCoalescing() {
+  std::vector<std::shared_ptr<TensorTask>> tasks;
+  {
+    const std::lock_guard lock(coalescing_mutex_);
+    coalescing_ = false;
+    tasks.swap(coalesced_);
+  }
+  if (tasks.empty()) return finished_work(::c10d::OpType::COALESCED);
+  return c10::make_intrusive<TaskWork>(group_, std::move(tasks), ::c10d::OpType::COALESCED, "customccl:coalesced", Tensors(),
+                                       Tensors());
+}
+
+void CustomBackend::setTimeout(std::chrono::milliseconds timeout) {
+  TORCH_CHECK_VALUE(timeout.count() > 0, "customccl: a timeout must be positive, not ", timeout.count(), " ms");
+  group_->set_timeout(timeout);
+  options_->timeout = timeout;
+}
+
+::c10d::ErrorType CustomBackend::getError() {
+  switch (group_->health().code) {
+    case Code::kOk:
+    case Code::kInvalidArgument:
+    case Code::kClosed: return ::c10d::ErrorType::SUCCESS;
+    case Code::kTimeout: return ::c10d::ErrorType::TIMEOUT;
+    case Code::kPeerDied:
+    case Code::kPeerLeft: return ::c10d::ErrorType::REMOTE_ERROR;
+    case Code::kMismatch:
+    case Code::kAborted:
+    case Code::kUnreachable:
+    case Code::kSystem: break;
+  }
+  return ::c10d::ErrorType::COMM_ERROR;
+}
+
+}  // namespace customccl::torch_shim

@@ -1,0 +1,101 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "c10d/compat.h"
+#include "c10d/options.h"
+#include "c10d/prepared_call.h"
+#include "c10d/work.h"
+#include "core/communicator.h"
+
+namespace customccl::torch_shim {
+
+// The face that torch sees: checks tensors, makes a Call, hands it to the Communicator, returns a Work.
+// Synchronous calls (options.asyncOp == false) run to the end on the calling thread.
+class CustomBackend final : public ::c10d::Backend {
+ public:
+  using Tensors = std::vector<at::Tensor>;
+  using WorkPtr = c10::intrusive_ptr<::c10d::Work>;
+
+  CustomBackend(std::shared_ptr<Communicator> group, c10::intrusive_ptr<Options> options);
+  ~CustomBackend() override;
+
+  const std::string getBackendName() const override { return "customccl"; }
+  c10::intrusive_ptr<::c10d::Backend::Options> getBackendOptions() override { return options_; }
+
+  WorkPtr broadcast(Tensors& tensors, const ::c10d::BroadcastOptions& options) override;
+  WorkPtr allreduce(Tensors& tensors, const ::c10d::AllreduceOptions& options) override;
+  WorkPtr allreduce_coalesced(Tensors& tensors, const ::c10d::AllreduceCoalescedOptions& options) override;
+  WorkPtr reduce(Tensors& tensors, const ::c10d::ReduceOptions& options) override;
+  WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs, const ::c10d::AllgatherOptions& options) override;
+  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input, const ::c10d::AllgatherOptions& options) override;
+  WorkPtr allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs, const ::c10d::AllgatherOptions& options) override;
+  WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs, const ::c10d::AllgatherOptions& options) override;
+  WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs, const ::c10d::GatherOptions& options) override;
+  WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs, const ::c10d::ScatterOptions& options) override;
+  WorkPtr reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs, const ::c10d::ReduceScatterOptions& options) override;
+  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input, const ::c10d::ReduceScatterOptions& options) override;
+  WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const ::c10d::ReduceScatterOptions& options) override;
+  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<std::int64_t>& output_splits,
+                        std::vector<std::int64_t>& input_splits, const ::c10d::AllToAllOptions& options) override;
+  WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const ::c10d::AllToAllOptions& options) override;
+  WorkPtr send(Tensors& tensors, int destination, int tag) override;
+  WorkPtr recv(Tensors& tensors, int source, int tag) override;
+  WorkPtr recvAnysource(Tensors& tensors, int tag) override;
+  WorkPtr barrier(const ::c10d::BarrierOptions& options) override;
+
+  bool supportsCoalescing() const override { return true; }
+  void startCoalescing() override;
+  WorkPtr endCoalescing() override;
+
+  void setSequenceNumberForGroup() override {}
+  std::uint64_t getSequenceNumberForGroup() override { return group_->sequence(); }
+  void setTimeout(std::chrono::milliseconds timeout) override;
+  ::c10d::ErrorType getError() override;
+  void abort() override { group_->abort(""); }
+  void shutdown() override { group_->close(); }
+
+ private:
+  // c10d's name for an operation, and the profiler's.
+  struct Label {
+    ::c10d::OpType type;
+    const char* title;
+  };
+  // Tensors that an asynchronous call keeps alive. The outputs are its result.
+  struct Held {
+    Tensors inputs;
+    Tensors outputs;
+  };
+  // Synchronous: runs now and returns a finished Work. Else posts and returns a Work that becomes finished; only then hold() is
+  // called.
+  template <class Hold>
+  WorkPtr launch(PreparedCall&& prepared, bool async, Label label, Hold&& hold);
+  // Several operations with one Work; they go out one after the other.
+  WorkPtr launch_all(std::vector<PreparedCall> calls, bool async, Label label, Held held);
+  void run(PreparedCall& prepared, Label label);
+  std::shared_ptr<TensorTask> post(PreparedCall&& prepared, const Held& held);
+  WorkPtr make_work(std::vector<std::shared_ptr<TensorTask>> tasks, Label label, Held held, bool async);
+  static WorkPtr finished_work(::c10d::OpType type);
+  void check_peer(Op op, int peer) const;
+
+  PreparedCall prepare_all_reduce(const at::Tensor& tensor, const ::c10d::AllreduceOptions& options) const;
+  PreparedCall prepare_all_gather(const at::Tensor& output, const at::Tensor& input,
+                                  const ::c10d::AllgatherOptions& options) const;
+  PreparedCall prepare_all_gather_list(const Tensors& outputs, const at::Tensor& input,
+                                       const ::c10d::AllgatherOptions& options) const;
+  PreparedCall prepare_reduce_scatter(const at::Tensor& output, const at::Tensor& input,
+                                      const ::c10d::ReduceScatterOptions& options) const;
+  WorkPtr message(Op op, Tensors& tensors, int peer, int tag, Label label);
+  std::size_t size() const { return static_cast<std::size_t>(getSize()); }
+
+  std::shared_ptr<Communicator> group_;
+  c10::intrusive_ptr<Options> options_;
+  std::mutex coalescing_mutex_;
+  bool coalescing_ = false;
+  std::vector<std::shared_ptr<TensorTask>> coalesced_;
+};
+
+}  // namespace customccl::torch_shim

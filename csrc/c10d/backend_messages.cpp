@@ -1,0 +1,36 @@
+#include "c10d/launch.h"
+
+// send and recv.
+
+namespace customccl::torch_shim {
+
+void CustomBackend::check_peer(Op op, int peer) const {
+  TORCH_CHECK_VALUE(peer >= 0 && peer < getSize(), "customccl: ", name(op), " names rank ", peer, " in a group of ", getSize(),
+                    " ranks");
+}
+
+CustomBackend::WorkPtr CustomBackend::message(Op op, Tensors& tensors, int peer, int tag, Label label) {
+  const at::Tensor& tensor = only(tensors, op, "tensor");
+  if (peer != kAnySource) check_peer(op, peer);
+  PreparedCall prepared(op);
+  op == Op::kSend ? prepared.add_input(tensor) : prepared.add_output(tensor);
+  prepared.call().peer = peer;
+  prepared.call().tag = tag;
+  return launch(std::move(prepared), true, label, [&] { return Held{tensors, tensors}; });
+}
+
+CustomBackend::WorkPtr CustomBackend::send(Tensors& tensors, int destination, int tag) {
+  check_peer(Op::kSend, destination);
+  return message(Op::kSend, tensors, destination, tag, {::c10d::OpType::SEND, "customccl:send"});
+}
+
+CustomBackend::WorkPtr CustomBackend::recv(Tensors& tensors, int source, int tag) {
+  check_peer(Op::kRecv, source);
+  return message(Op::kRecv, tensors, source, tag, {::c10d::OpType::RECV, "customccl:recv"});
+}
+
+CustomBackend::WorkPtr CustomBackend::recvAnysource(Tensors& tensors, int tag) {
+  return message(Op::kRecv, tensors, kAnySource, tag, {::c10d::OpType::RECVANYSOURCE, "customccl:recv_any_source"});
+}
+
+}  // namespace customccl::torch_shim

@@ -1,0 +1,21 @@
+#pragma once
+
+// What differs between the torch versions this shim is compiled for (2.11 to 2.15). Nowhere else may a version be asked.
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <torch/csrc/distributed/c10d/Types.hpp>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+#include <torch/version.h>
+
+namespace customccl::torch_shim {
+
+#define CUSTOMCCL_TORCH_AT_LEAST(minor) (TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= (minor))
+
+#if CUSTOMCCL_TORCH_AT_LEAST(13)
+using PreMulSum = ::c10d::PreMulSumSupplement;
+#else
+using PreMulSum = ::c10d::NCCLPreMulSumSupplement;
+#endif
+
+}  // namespace customccl::torch_shim

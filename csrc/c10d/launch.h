@@ -1,0 +1,25 @@
+#pragma once
+
+#include "c10d/backend.h"
+
+namespace customccl::torch_shim {
+
+template <class Hold>
+CustomBackend::WorkPtr CustomBackend::launch(PreparedCall&& prepared, bool async, Label label, Hold&& hold) {
+  if (!async) {
+    run(prepared, label);
+    return finished_work(label.type);
+  }
+  Held held = hold();
+  std::vector<std::shared_ptr<TensorTask>> tasks{post(std::move(prepared), held)};
+  return make_work(std::move(tasks), label, std::move(held), true);
+}
+
+// c10d hands over lists that hold exactly one tensor.
+template <class List>
+auto& only(List& list, Op op, const char* what) {
+  TORCH_CHECK_VALUE(list.size() == 1, "customccl: ", name(op), " takes one ", what, " per call, got ", list.size());
+  return list[0];
+}
+
+}  // namespace customccl::torch_shim

@@ -1,0 +1,117 @@
+#include "c10d/prepared_call.h"
+
+#include <ATen/MemoryOverlap.h>
+#include <ATen/ops/scalar_tensor.h>
+
+#include "c10d/types.h"
+
+namespace customccl::torch_shim {
+
+namespace {
+
+std::string_view op_name(const Call& call) { return name(call.op); }
+
+}  // namespace
+
+void PreparedCall::take_dtype(const at::Tensor& tensor) {
+  const DType dtype = dtype_of(tensor.scalar_type());
+  if (!has_dtype_) {
+    call_.dtype = dtype;
+    has_dtype_ = true;
+  }
+  TORCH_CHECK_TYPE(dtype == call_.dtype, "customccl: ", op_name(call_), " got tensors of different dtypes: ", name(call_.dtype),
+                   " and ", name(dtype));
+}
+
+const Layout* PreparedCall::layout_of(const at::Tensor& tensor) {
+  if (tensor.is_contiguous()) return nullptr;
+  Layout layout;
+  for (std::int64_t i = 0; i < tensor.dim(); ++i) {
+    const Dim dim{tensor.size(i), tensor.stride(i)};
+    if (dim.size == 1) continue;
+    if (!layout.dims.empty() && layout.dims.back().stride == dim.size * dim.stride) {
+      layout.dims.back() = {layout.dims.back().size * dim.size, dim.stride};
+    } else {
+      layout.dims.push_back(dim);
+    }
+  }
+  if (layout.dims.size() == 1 && layout.dims[0].stride == 1) return nullptr;
+  layouts_.push_front(std::move(layout));
+  return &layouts_.front();
+}
+
+View PreparedCall::view_of(const at::Tensor& tensor, bool output) {
+  TORCH_CHECK_VALUE(tensor.defined(), "customccl: ", op_name(call_), " got an undefined tensor");
+  TORCH_CHECK_VALUE(tensor.device().is_cpu(), "customccl: ", op_name(call_), " got a tensor on ", tensor.device(),
+                    "; this backend serves CPU tensors. For CUDA tensors use a group such as \"cpu:customccl,cuda:nccl\"");
+  TORCH_CHECK_VALUE(tensor.layout() == c10::kStrided, "customccl: ", op_name(call_), " got a tensor of layout ", tensor.layout(),
+                    "; it takes dense (strided) tensors");
+  TORCH_CHECK_VALUE(!tensor.is_conj() && !tensor.is_neg(), "customccl: ", op_name(call_),
+                    " got a lazily conjugated or negated tensor; call resolve_conj() or resolve_neg() first");
+  take_dtype(tensor);
+  if (output) {
+    TORCH_CHECK_VALUE(at::has_internal_overlap(tensor) != at::MemOverlap::Yes, "customccl: ", op_name(call_),
+                      " cannot write to an expanded tensor (sizes ", tensor.sizes(), ", strides ", tensor.strides(),
+                      "): several of its elements are the same memory. Use clone()");
+  }
+  void* data = output ? tensor.mutable_data_ptr() : const_cast<void*>(tensor.const_data_ptr());
+  return {static_cast<std::byte*>(data), layout_of(tensor), 0, static_cast<std::size_t>(tensor.numel())};
+}
+
+void PreparedCall::add_input(const at::Tensor& tensor) { inputs_.push_back(view_of(tensor, false)); }
+void PreparedCall::add_output(const at::Tensor& tensor) { outputs_.push_back(view_of(tensor, true)); }
+
+void PreparedCall::split(Views& views, const View& whole, std::size_t parts) {
+  const std::size_t count = whole.count / parts;
+  for (std::size_t i = 0; i < parts; ++i) views.push_back(whole.part(i * count, count));
+}
+
+void PreparedCall::split_input(const at::Tensor& tensor, std::size_t parts) { split(inputs_, view_of(tensor, false), parts); }
+void PreparedCall::split_output(const at::Tensor& tensor, std::size_t parts) { split(outputs_, view_of(tensor, true), parts); }
+
+void PreparedCall::add_splits(const at::Tensor& tensor, std::span<const std::int64_t> rows, int parts, bool output) {
+  const char* what = output ? "output" : "input";
+  const View whole = view_of(tensor, output);
+  Views& views = output ? outputs_ : inputs_;
+  const std::int64_t have = tensor.dim() == 0 ? 1 : tensor.size(0);
+  if (rows.empty()) {
+    TORCH_CHECK_VALUE(have % parts == 0, "customccl: all_to_all cannot split ", have, " rows of the ", what, " (sizes ",
+                      tensor.sizes(), ") evenly among ", parts, " ranks; give split sizes");
+    return split(views, whole, static_cast<std::size_t>(parts));
+  }
+  TORCH_CHECK_VALUE(rows.size() == static_cast<std::size_t>(parts), "customccl: all_to_all needs one ", what,
+                    " split size per rank: got ", rows.size(), " in a group of ", parts);
+  std::int64_t sum = 0;
+  for (const std::int64_t part : rows) {
+    TORCH_CHECK_VALUE(part >= 0, "customccl: all_to_all got a negative ", what, " split size: ", part);
+    sum += part;
+  }
+  TORCH_CHECK_VALUE(sum == have, "customccl: all_to_all got ", what, " split sizes that sum to ", sum, ", but the ", what,
+                    " tensor has ", have, " rows (sizes ", tensor.sizes(), ")");
+  const std::size_t row = have == 0 ? 0 : whole.count / static_cast<std::size_t>(have);
+  std::size_t first = 0;
+  for (const std::int64_t part : rows) {
+    const std::size_t count = static_cast<std::size_t>(part) * row;
+    views.push_back(whole.part(first, count));
+    first += count;
+  }
+}
+
+void PreparedCall::set_root(std::int64_t root, int size) {
+  TORCH_CHECK_VALUE(root >= 0 && root < size, "customccl: ", op_name(call_), " got root rank ", root, " in a group of ", size,
+                    " ranks");
+  call_.root = static_cast<int>(root);
+}
+
+void PreparedCall::set_reduce_op(const ::c10d::ReduceOp& op) {
+  call_.reduce_op = reduce_op_of(op);
+  TORCH_CHECK_VALUE(is_defined(call_.reduce_op, call_.dtype), "customccl: ", op_name(call_), " with ", name(call_.reduce_op),
+                    " is not defined for dtype ", name(call_.dtype));
+  if (call_.reduce_op != ReduceOp::kPremulSum) return;
+  const auto* factor = dynamic_cast<const PreMulSum*>(op.supplement_.get());
+  TORCH_CHECK_VALUE(factor != nullptr, "customccl: PREMUL_SUM needs a factor");
+  call_.factor = factor->tensor_factor.defined() ? std::complex<double>(factor->tensor_factor.item().toComplexDouble())
+                                                 : std::complex<double>(factor->double_factor);
+}
+
+}  // namespace customccl::torch_shim

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/SmallVector.h>
+
+#include <forward_list>
+#include <span>
+
+#include "base/call.h"
+#include "c10d/compat.h"
+
+namespace customccl::torch_shim {
+
+// Tensors as a Call: checks them one by one, and owns the views and layouts that the Call points to. Lives on the stack for a
+// synchronous call; moves into its task for an asynchronous one, together with references to the tensors.
+// Every check throws ValueError, TypeError or RuntimeError with the offending values, before anything is sent.
+class PreparedCall {
+ public:
+  explicit PreparedCall(Op op) { call_.op = op; }
+  PreparedCall(PreparedCall&&) = default;
+
+  // The tensor's elements in logical order. Outputs must not overlap themselves.
+  void add_input(const at::Tensor& tensor);
+  void add_output(const at::Tensor& tensor);
+  void use_output_as_input() { inputs_.push_back(outputs_.front()); }
+  // `parts` equal blocks, in logical order.
+  void split_input(const at::Tensor& tensor, std::size_t parts);
+  void split_output(const at::Tensor& tensor, std::size_t parts);
+  // all_to_all: one block per rank, of the given numbers of rows (first dimension), or of equal ones if none are given.
+  void add_splits(const at::Tensor& tensor, std::span<const std::int64_t> rows, int parts, bool output);
+
+  void set_root(std::int64_t root, int size);
+  void set_reduce_op(const ::c10d::ReduceOp& op);
+  void set_timeout(std::chrono::milliseconds timeout) {
+    if (timeout.count() > 0) call_.timeout = timeout;
+  }
+
+  Call& call() { return call_; }
+  // Points `call` to the views held here.
+  void attach(Call& call) const {
+    call.inputs = {inputs_.data(), inputs_.size()};
+    call.outputs = {outputs_.data(), outputs_.size()};
+  }
+  const Call& sealed() {
+    attach(call_);
+    return call_;
+  }
+
+ private:
+  using Views = c10::SmallVector<View, 4>;
+  View view_of(const at::Tensor& tensor, bool output);
+  void take_dtype(const at::Tensor& tensor);
+  const Layout* layout_of(const at::Tensor& tensor);
+  static void split(Views& views, const View& whole, std::size_t parts);
+
+  Call call_;
+  bool has_dtype_ = false;
+  Views inputs_;
+  Views outputs_;
+  std::forward_list<Layout> layouts_;  // of strided tensors; nodes stay where they are when this moves
+};
+
+}  // namespace customccl::torch_shim
