@@ -15,6 +15,7 @@
 // How each element type is read into accumulators and written back. An Element has
 //   Wide                         what it is accumulated in
 //   kSize                        bytes in memory
+//   kByBlocks                    load and store are function calls, so a short strip costs hardly less than a long one
 //   load<isa>(wide, memory)      n consecutive elements into n accumulators, in any order the matching
 //   store<isa>(memory, wide)     store undoes
 // Memory may be unaligned. Every NaN is stored as the one positive quiet NaN: which operand's payload survives an addition
@@ -50,6 +51,7 @@ template <class T>
 struct Plain {
   using Wide = T;
   static constexpr std::size_t kSize = sizeof(T);
+  static constexpr bool kByBlocks = false;
 
   template <InstructionSet, std::size_t n>
   [[gnu::always_inline]] static void load(T (&wide)[n], const std::byte* memory) {
@@ -65,6 +67,7 @@ struct Plain {
 struct Boolean {
   using Wide = std::uint8_t;
   static constexpr std::size_t kSize = 1;
+  static constexpr bool kByBlocks = false;
 
   template <InstructionSet, std::size_t n>
   [[gnu::always_inline]] static void load(Wide (&wide)[n], const std::byte* memory) {
@@ -81,6 +84,7 @@ struct Boolean {
 struct BFloat16 {
   using Wide = float;
   static constexpr std::size_t kSize = 2;
+  static constexpr bool kByBlocks = false;
   static_assert(std::endian::native == std::endian::little);
 
   template <InstructionSet, std::size_t n>
@@ -119,6 +123,7 @@ template <class Code, SmallFloatFormat format>
 struct SmallFloat {
   using Wide = float;
   static constexpr std::size_t kSize = sizeof(Code);
+  static constexpr bool kByBlocks = true;
 
   template <InstructionSet isa, std::size_t n>
   [[gnu::always_inline]] static void load(float (&wide)[n], const std::byte* memory) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <complex>
 #include <cstddef>
+#include <cstring>
 #include <type_traits>
 #include <utility>
 
@@ -29,11 +30,15 @@
 
 namespace customccl::kernels {
 
-// Accumulators of a long strip take 256 bytes: four AVX-512 registers, enough to hide the latency of an addition.
+// Long strips fill two to sixteen vector registers, enough to hide the latency of an addition. At least 32 elements: GCC
+// unrolls loops of up to 16 iterations before it looks for vectors, and then finds none.
 template <class Element>
-inline constexpr std::size_t kLongStrip = 256 / sizeof(typename Element::Wide);
+inline constexpr std::size_t kLongStrip =
+    Element::kByBlocks ? 64 : std::max<std::size_t>(32, 128 / sizeof(typename Element::Wide));
 template <class Element>
 inline constexpr std::size_t kShortStrip = std::max<std::size_t>(2, 32 / sizeof(typename Element::Wide));
+// Of elements loaded by blocks, fewer left over than this go one by one, more as a strip filled up with zeros.
+inline constexpr std::size_t kWorthPadding = 4;
 
 template <InstructionSet isa, class Element, class Operation, std::size_t strip>
 [[gnu::always_inline]] inline void finish_strip(std::byte* dst, typename Element::Wide (&wide)[strip], std::size_t n) {
@@ -82,23 +87,45 @@ template <InstructionSet isa, class Element, class Operation, std::size_t strip>
   return i;
 }
 
+// The elements from `begin` on, fewer than a strip: the same work on copies that are as long as a strip.
+template <InstructionSet isa, class Element, class Operation>
+[[gnu::always_inline]] inline void reduce_padded(std::byte* dst, const std::byte* const* sources, std::size_t n,
+                                                 std::size_t begin, std::size_t count) {
+  constexpr std::size_t kStrip = kLongStrip<Element>;
+  const std::size_t offset = begin * Element::kSize;
+  const std::size_t bytes = (count - begin) * Element::kSize;
+  std::byte padded[kStrip * Element::kSize] = {};
+  typename Element::Wide wide[kStrip];
+  std::memcpy(padded, sources[0] + offset, bytes);
+  Element::template load<isa>(wide, padded);
+  for (std::size_t k = 1; k < n; ++k) {
+    typename Element::Wide next[kStrip];
+    std::memcpy(padded, sources[k] + offset, bytes);
+    Element::template load<isa>(next, padded);
+    for (std::size_t j = 0; j < kStrip; ++j) wide[j] = Operation::combine(wide[j], next[j]);
+  }
+  finish_strip<isa, Element, Operation>(padded, wide, n);
+  std::memcpy(dst + offset, padded, bytes);
+}
+
+// As many strips as fit from `begin` on; returns the first element left over.
+template <InstructionSet isa, class Element, class Operation, std::size_t strip>
+[[gnu::always_inline]] inline std::size_t reduce_strips(std::byte* dst, const std::byte* const* sources, std::size_t n,
+                                                        std::size_t begin, std::size_t count) {
+  if (n == 2) return reduce_two<isa, Element, Operation, strip>(dst, sources[0], sources[1], begin, count);
+  return reduce_many<isa, Element, Operation, strip>(dst, sources, n, begin, count);
+}
+
 template <InstructionSet isa, class Element, class Operation>
 [[gnu::always_inline]] inline void reduce_loop(std::byte* dst, const std::byte* const* sources, std::size_t n,
                                                std::size_t count) {
-  constexpr std::size_t kLong = kLongStrip<Element>;
-  constexpr std::size_t kShort = kShortStrip<Element>;
-  std::size_t i = 0;
-  if (n == 2) {
-    const std::byte* const first = sources[0];
-    const std::byte* const second = sources[1];
-    i = reduce_two<isa, Element, Operation, kLong>(dst, first, second, i, count);
-    i = reduce_two<isa, Element, Operation, kShort>(dst, first, second, i, count);
-    reduce_two<isa, Element, Operation, 1>(dst, first, second, i, count);
+  std::size_t i = reduce_strips<isa, Element, Operation, kLongStrip<Element>>(dst, sources, n, 0, count);
+  if constexpr (Element::kByBlocks) {
+    if (count - i >= kWorthPadding) return reduce_padded<isa, Element, Operation>(dst, sources, n, i, count);
   } else {
-    i = reduce_many<isa, Element, Operation, kLong>(dst, sources, n, i, count);
-    i = reduce_many<isa, Element, Operation, kShort>(dst, sources, n, i, count);
-    reduce_many<isa, Element, Operation, 1>(dst, sources, n, i, count);
+    i = reduce_strips<isa, Element, Operation, kShortStrip<Element>>(dst, sources, n, i, count);
   }
+  reduce_strips<isa, Element, Operation, 1>(dst, sources, n, i, count);
 }
 
 template <class Wide>
