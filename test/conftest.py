@@ -33,7 +33,7 @@ def ranks(rank_pool: Pool) -> Iterator[Ranks]:
 
 @pytest.fixture
 def nothing_left(rank_pool: Pool) -> Iterator[None]:
-    """Around tests that hurt ranks: no process, descriptor, socket or name in /dev/shm stays. List it before `ranks`."""
+    """Around tests that hurt ranks: no process, descriptor, socket or name in /dev/shm stays."""
     before = Footprint.now()
     yield
     before.check_nothing_new()

@@ -1,4 +1,4 @@
-"""Every dtype with every reduce op: the exact result where the pair has a meaning, one clear error where it has none."""
+"""Every dtype with every reduce op: the exact result where the pair has a meaning, a clear error where it has none."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_minimum_and_maximum_of_floats_order_infinities_and_signs(ranks):
         mine = torch.tensor([[1.0, -1.0, infinity, -infinity, -0.5], [-1.0, -2.0, 5.0, 7.0, 0.5]][rank])
         for dtype in FLOATS:
             for op, expected in ((MIN, [-1.0, -2.0, 5.0, -infinity, -0.5]), (MAX, [1.0, -1.0, infinity, 7.0, 0.5])):
-                value = mine.to(dtype)
+                value = mine.to(dtype, copy=True)
                 dist.all_reduce(value, op=op)
                 assert value.tolist() == expected, f"{op} of {dtype}: {value}"
 

@@ -161,6 +161,6 @@ def test_a_thousand_groups_leave_no_descriptor_thread_mapping_or_memory(ranks, r
         for what in ("descriptors", "threads"):
             assert late[what] <= early[what], f"rank {rank}: {what} grew from {early[what]} to {late[what]}"
         assert late["mappings"] <= early["mappings"] + 10, f"rank {rank}: {early} -> {late}"
-        # c10d itself keeps a few hundred bytes per group (names in its tables); a leaked control block is 4 KiB and more.
+        # c10d itself keeps a few hundred bytes per group (names in tables); a leaked control block is 4 KiB or more.
         grown = late["resident bytes"] - early["resident bytes"]
         assert grown < 900 * 4096, f"rank {rank}: {grown / 900:.0f} bytes per group stayed"

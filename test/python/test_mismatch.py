@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +19,10 @@ Call = Callable[[Any], Any]
 
 @dataclass(frozen=True)
 class Case:
-    """What each of two ranks calls on the group, and the words that each rank's message must have."""
+    """What each of two ranks calls on the group, and the words that each rank's message must have.
+
+    For lists the message may give the length of one entry or of all together.
+    """
 
     calls: tuple[Call, Call]
     words: tuple[str, ...]
@@ -68,21 +72,21 @@ CASES: dict[str, Case] = {
     ),
     "count of all_gather": Case(
         tuple((lambda group, n=n: dist.all_gather_into_tensor(zeros(2 * n), ones(n), group=group)) for n in (6, 9)),
-        (r"\b6\b", r"\b9\b"),
+        (r"\b(6|12)\b", r"\b(9|18)\b"),
     ),
     "lengths that two lists of all_gather expect": Case(
         (
             lambda group: dist.all_gather([zeros(3), zeros(4)], ones(3), group=group),
             lambda group: dist.all_gather([zeros(3), zeros(5)], ones(5), group=group),
         ),
-        (r"\b4\b", r"\b5\b"),
+        (r"\b(4|7)\b", r"\b(5|8)\b"),
     ),
     "splits of all_to_all": Case(
         (
             lambda group: dist.all_to_all_single(zeros(5), ones(5), [2, 3], [2, 3], group=group),
             lambda group: dist.all_to_all_single(zeros(6), ones(6), [4, 2], [4, 2], group=group),
         ),
-        (r"\b3\b", r"\b4\b"),
+        (r"\b(3|5)\b", r"\b(4|6)\b"),
     ),
 }
 
@@ -160,10 +164,8 @@ def test_a_message_that_does_not_fit_the_receiver_is_an_error(ranks):
                     assert error.is_a("RuntimeError"), error
                     assert float(output.sum()) == 0, "the output was written although the message did not fit"
                 else:
-                    try:
+                    with suppress(RuntimeError):  # a sender may learn of it or may have finished before
                         dist.send(sent, dst=1, group=group)
-                    except RuntimeError:
-                        pass  # a sender may learn of it or may have finished before
         group_works()
 
     ranks(2).run(body)

@@ -76,7 +76,17 @@ def barrier(rank: int, count: int) -> None:
         dist.barrier()
 
 
-OPS = [all_reduce, reduce, broadcast, all_gather, reduce_scatter, gather_and_scatter, all_to_all, send_and_recv, barrier]
+OPS = [
+    all_reduce,
+    reduce,
+    broadcast,
+    all_gather,
+    reduce_scatter,
+    gather_and_scatter,
+    all_to_all,
+    send_and_recv,
+    barrier,
+]
 
 
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.__name__)

@@ -26,7 +26,9 @@ class Footprint:
     def now(cls) -> Footprint:
         return cls(
             frozenset(path.name for path in Path("/dev/shm").iterdir()),
-            frozenset(line.split()[-1] for line in Path("/proc/net/unix").read_text().splitlines() if "customccl" in line),
+            frozenset(
+                line.split()[-1] for line in Path("/proc/net/unix").read_text().splitlines() if "customccl" in line
+            ),
             frozenset(child.pid for child in _children()),
             len(os.listdir("/proc/self/fd")),
         )

@@ -90,7 +90,7 @@ class WorkerSet:
                 self._outcomes[rank] = Died(self._exit_code(rank))
 
     def finish(self, limit: float = HARD_LIMIT_S, without: frozenset[int] = frozenset()) -> list[Outcome]:
-        """Wait for every rank to answer or die, except for those in `without`. Past the limit: the stacks, then the end."""
+        """Wait for every rank not in `without` to answer or die. Past the limit: the stacks, then the end."""
         deadline, why = time.monotonic() + limit, f"after {limit:g} s"
         wanted = set(range(self.size)) - without
         while missing := sorted(wanted - self._outcomes.keys()):
@@ -133,8 +133,7 @@ class WorkerSet:
         return pid
 
     def send_signal(self, rank: int, number: signal.Signals) -> None:
-        if number != signal.SIGCONT:
-            self.healthy = False
+        self.healthy = False
         os.kill(self.pid(rank), number)
 
     def kill(self, rank: int) -> float:
@@ -142,6 +141,11 @@ class WorkerSet:
         when = time.monotonic()
         self.send_signal(rank, signal.SIGKILL)
         return when
+
+    def wait_for_death(self, rank: int) -> None:
+        """Return when the process of a killed rank has ended."""
+        self.processes[rank].join(HARD_LIMIT_S)
+        assert not self.processes[rank].is_alive(), f"rank {rank} lives on"
 
     # -- the end
 
@@ -265,7 +269,7 @@ class Pool:
 
 
 class Ranks:
-    """The `ranks` fixture: `ranks(3).run(body)`, or `ranks(3, fresh=True)` for processes of its own that may be hurt."""
+    """The `ranks` fixture: `ranks(3).run(body)`, or `ranks(3, fresh=True)` for processes that may be hurt."""
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool

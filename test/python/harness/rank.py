@@ -59,7 +59,7 @@ class Raised:
 
 
 def error_of(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Raised:
-    """Call it, and if it returned a Work wait for that; return what it raised. An AssertionError if it raised nothing."""
+    """Call it, and if it returned a Work wait for that; return what it raised. Raising nothing is an error."""
     start = time.perf_counter()
     try:
         result = call(*args, **kwargs)

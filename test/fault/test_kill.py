@@ -1,0 +1,208 @@
+"""A rank is killed: every survivor raises and names it, later ops raise at once, whatever the rank was doing."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import torch
+import torch.distributed as dist
+from expectations import check_names, reports_of, survive
+from harness.rank import hear_parent, subgroup, tell_parent
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
+VICTIM = 1
+SURVIVORS = [0, 2]
+LARGE = 4 * 1024 * 1024  # elements: 16 MiB of float32
+
+
+def forever(call):
+    """Repeat the call until it raises; report once it has worked a few times."""
+    for turn in range(1_000_000):
+        call()
+        if turn == 2:
+            tell_parent("looping")
+
+
+def record(record_property, killed_at, reports):
+    for rank, report in reports.items():
+        record_property(f"detected_by_rank_{rank}_ms", round(1e3 * (report.raised_at - killed_at), 2))
+
+
+def test_a_rank_that_was_killed_before_the_first_op_is_named_by_every_survivor(ranks, record_property):
+    def body(rank, size):
+        tell_parent("ready")
+        hear_parent()
+        return survive(lambda: dist.all_reduce(torch.ones(10)))
+
+    workers = ranks(3, fresh=True)
+    workers.start(body)
+    for rank in range(3):
+        workers.wait_for(rank, "ready")
+    workers.kill(VICTIM)
+    workers.wait_for_death(VICTIM)
+    told_at = time.monotonic()
+    for rank in SURVIVORS:
+        workers.tell(rank, "go")
+    reports = reports_of(workers.finish(), SURVIVORS)
+    record(record_property, told_at, reports)
+    for report in reports.values():
+        check_names(report.first, "all_reduce", VICTIM)
+        check_names(report.later, "all_reduce", VICTIM)
+
+
+CALLS = {
+    "all_reduce": lambda n, size: dist.all_reduce(torch.ones(n)),
+    "broadcast": lambda n, size: dist.broadcast(torch.ones(n), src=VICTIM),
+    "all_gather": lambda n, size: dist.all_gather_into_tensor(torch.zeros(n * size), torch.ones(n)),
+    "reduce_scatter": lambda n, size: dist.reduce_scatter_tensor(torch.zeros(n), torch.ones(n * size)),
+    "all_to_all": lambda n, size: dist.all_to_all_single(torch.zeros(n * size), torch.ones(n * size)),
+    "barrier": lambda n, size: dist.barrier(),
+}
+
+
+@pytest.mark.parametrize("count", [1, 16_384, LARGE])
+@pytest.mark.parametrize("op", CALLS)
+def test_a_rank_killed_somewhere_inside_a_loop_of_ops_is_named_by_every_survivor(ranks, record_property, op, count):
+    if op == "barrier" and count > 1:
+        pytest.skip("a barrier has no data")
+
+    def body(rank, size):
+        return survive(lambda: forever(lambda: CALLS[op](count, size)))
+
+    workers = ranks(3, fresh=True)
+    workers.start(body)
+    for rank in range(3):
+        workers.wait_for(rank, "looping")
+    killed_at = workers.kill(VICTIM)
+    reports = reports_of(workers.finish(), SURVIVORS)
+    record(record_property, killed_at, reports)
+    for report in reports.values():
+        check_names(report.first, op, VICTIM)
+        assert report.later.is_a("DistBackendError"), report.later
+
+
+def test_ranks_that_wait_in_recv_learn_of_the_death_of_the_sender(ranks, record_property):
+    """Rank 0 waits for the victim, rank 2 for whoever comes."""
+
+    def body(rank, size):
+        tell_parent("about to wait")
+        if rank == VICTIM:
+            hear_parent()
+        return survive(lambda: dist.recv(torch.zeros(4), src=VICTIM if rank == 0 else None))
+
+    workers = ranks(3, fresh=True)
+    workers.start(body)
+    for rank in range(3):
+        workers.wait_for(rank, "about to wait")
+    killed_at = workers.kill(VICTIM)
+    reports = reports_of(workers.finish(), SURVIVORS)
+    record(record_property, killed_at, reports)
+    for report in reports.values():
+        check_names(report.first, "recv", VICTIM)
+
+
+@pytest.mark.parametrize("count", [8, LARGE])
+def test_a_large_message_that_is_never_taken_ends_with_the_death_of_its_receiver(ranks, record_property, count):
+    """A small message may have been handed over before; then the next ones find no taker."""
+
+    def body(rank, size):
+        if rank == VICTIM:
+            tell_parent("looping")
+            hear_parent()
+        return survive(lambda: forever(lambda: dist.send(torch.ones(count), dst=VICTIM)))
+
+    workers = ranks(2, fresh=True)
+    workers.start(body)
+    workers.wait_for(VICTIM, "looping")
+    killed_at = workers.kill(VICTIM)
+    reports = reports_of(workers.finish(), [0])
+    record(record_property, killed_at, reports)
+    check_names(reports[0].first, "send", VICTIM)
+
+
+@pytest.mark.parametrize("how", ["wait", "poll", "future", "wait in the opposite order"])
+def test_works_in_flight_fail_when_a_rank_dies(ranks, how):
+    def body(rank, size):
+        if rank == VICTIM:
+            tell_parent("posted")
+            hear_parent()
+        works = [dist.all_reduce(torch.ones(n), async_op=True) for n in (4, 20_000, LARGE)]
+        tell_parent("posted")
+
+        def finish():
+            for work in reversed(works) if how.endswith("opposite order") else works:
+                if how == "poll":
+                    while not work.is_completed():  # the hard limit of the test ends this if it never happens
+                        pass
+                    assert not work.is_success()
+                    assert isinstance(work.exception(), BaseException) or work.exception() is not None
+                if how == "future":
+                    work.get_future().wait()
+                work.wait()
+
+        return survive(finish)
+
+    workers = ranks(3, fresh=True)
+    workers.start(body)
+    for rank in range(3):
+        workers.wait_for(rank, "posted")
+    workers.kill(VICTIM)
+    for report in reports_of(workers.finish(), SURVIVORS).values():
+        if how == "future":
+            assert f"rank {VICTIM}" in report.first.text and "all_reduce" in report.first.text, report.first
+        else:
+            check_names(report.first, "all_reduce", VICTIM)
+
+
+def test_a_group_without_the_dead_rank_goes_on(ranks):
+    def body(rank, size):
+        with subgroup([0, 2]) as pair:
+            tell_parent("ready")
+            if rank == VICTIM:
+                hear_parent()
+            report = survive(lambda: forever(lambda: dist.all_reduce(torch.ones(100))))
+            for turn in range(100):
+                value = torch.full((turn * 10,), 1.0)
+                dist.all_reduce(value, group=pair)
+                assert bool((value == 2).all())
+            dist.barrier(group=pair)
+        return report
+
+    workers = ranks(3, fresh=True)
+    workers.start(body)
+    for rank in range(3):
+        workers.wait_for(rank, "ready")
+    workers.kill(VICTIM)
+    for report in reports_of(workers.finish(), SURVIVORS).values():
+        check_names(report.first, "all_reduce", VICTIM)
+
+
+def test_all_ranks_but_one_may_die_at_once(ranks):
+    def body(rank, size):
+        return survive(lambda: forever(lambda: dist.all_reduce(torch.ones(100_000))))
+
+    workers = ranks(4, fresh=True)
+    workers.start(body)
+    for rank in range(4):
+        workers.wait_for(rank, "looping")
+    for rank in (1, 2, 3):
+        workers.kill(rank)
+    report = reports_of(workers.finish(), [0])[0]
+    assert any(f"rank {rank}" in report.first.text for rank in (1, 2, 3)), report.first
+
+
+def test_nothing_is_left_when_all_ranks_are_killed(ranks):
+    """The fixture around this test compares processes, sockets, descriptors and /dev/shm."""
+
+    def body(rank, size):
+        forever(lambda: dist.all_reduce(torch.ones(LARGE)))
+
+    workers = ranks(3, fresh=True)
+    workers.start(body)
+    for rank in range(3):
+        workers.wait_for(rank, "looping")
+    for rank in range(3):
+        workers.kill(rank)
+    workers.finish()
