@@ -59,21 +59,10 @@ def _section(title: str, rows: Iterable[Row]) -> list[str]:
 def _processors(library: dict[str, Any]) -> Iterator[Row]:
     yield "usable", _text(library["usable_cpus"])
     limit = library["cgroup_cpu_limit"]
-    yield "cgroup limit", "none" if limit is None else f"{limit:g} processors' worth of time"
+    yield "cgroup limit", f"{limit:g} processors' worth of time" if limit else "none"
     yield "instruction set", _text(library["instruction_set"])
     for number, domain in enumerate(library["cache_domains"]):
-        yield f"last-level cache {number}", "processors " + ranges(domain)
-
-
-def ranges(numbers: Iterable[int]) -> str:
-    """[0, 1, 2, 5] -> "0-2,5"."""
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+        yield f"last-level cache {number}", f"processors {domain}"
 
 
 def _shared_memory(memory: dict[str, Any], library: dict[str, Any] | None) -> Iterator[Row]:
@@ -82,8 +71,8 @@ def _shared_memory(memory: dict[str, Any], library: dict[str, Any] | None) -> It
     else:
         yield memory["path"], f"{size(memory['used'])} used of {size(memory['size'])}, {memory['entries']} entries"
     for key, value in (library or {}).get("arena", {}).items():
-        counts_bytes = key.endswith("_bytes") and isinstance(value, int)
-        yield f"arena {key.removesuffix('_bytes')}".replace("_", " "), size(value) if counts_bytes else _text(value)
+        text = size(value) if key.startswith("bytes_") else _text(value)
+        yield f"arena {key.removeprefix('bytes_')}".replace("_", " "), text
 
 
 def _mechanism(mechanism: dict[str, Any]) -> str:
@@ -102,6 +91,8 @@ def _settings(table: list[dict[str, str]]) -> Iterator[str]:
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, (list, tuple)):
         return ", ".join(map(str, value)) or "none"
     return str(value)
