@@ -44,7 +44,7 @@ class GuardedTensor:
         want = self.before.clone()
         if expected is not None:
             self._view(want).copy_(expected.reshape(self._shape))
-        got = self.raw.cpu()
+        got = self.raw.cpu().clone()
         if torch.equal(got, want):
             return
         inside = self._mask()
@@ -59,6 +59,12 @@ class GuardedTensor:
         where = "before it" if at < start else "after its end" if at >= end else "in a gap between its elements"
         raise CheckFailed(Verdict.WRONG_SIDE_EFFECT,
                           f"{self.name}: {int(outside.sum())} bytes outside the tensor were written ({where})")
+
+    def _flat(self, raw: torch.Tensor) -> torch.Tensor:
+        """The logical elements of a raw buffer, copied bit by bit (a copy as bool would turn a 2 into a 1)."""
+        dtype = torch.uint8 if self._dtype.kind == "bool" else self._dtype.torch
+        view = torch.as_strided(raw.view(dtype), self._shape, self._strides, self._offset)
+        return view.clone(memory_format=torch.contiguous_format).reshape(-1)
 
     def _mask(self) -> torch.Tensor:
         """True for each byte that belongs to an element."""
@@ -75,10 +81,10 @@ class GuardedTensor:
 
     def _describe(self, got: torch.Tensor, want: torch.Tensor, unchanged: bool) -> str:
         width = self._dtype.itemsize
-        left = self._view(got).contiguous().reshape(-1)
-        right = self._view(want).contiguous().reshape(-1)
+        left, right = (self._flat(raw) for raw in (got, want))
         rows = (left.view(torch.uint8).reshape(-1, width) != right.view(torch.uint8).reshape(-1, width)).any(1)
         first = int(rows.nonzero()[0])
         verb = "was changed" if unchanged else "is wrong"
+        shown = [repr(side[first].item()) for side in (left, right)]
         return (f"{self.name} {verb}: {int(rows.sum())} of {len(rows)} elements, first at index {first}: "
-                f"got {left[first].item()!r}, expected {right[first].item()!r}")
+                f"got {shown[0]}, expected {shown[1]}")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import torch
 import torch.distributed as dist
 
 from .groupings import GROUPINGS
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 class Context:
     """One rank's view of one case."""
 
-    def __init__(self, case: Case, rank: int, spec: WorkerSpec, groups: dict[str, Any]) -> None:
+    def __init__(self, case: Case, rank: int, spec: WorkerSpec, groups: dict[str, list[Any]]) -> None:
         self.case = case
         self.dims = case.dims
         self.rank = rank
@@ -29,32 +30,61 @@ class Context:
         self.backend = spec.backend
         self.device = spec.device
         self.op_timeout_s = spec.op_timeout_s
+        self.op = case.op
         self.info: dict[str, Any] = {}
         self.settle = False
         """Set by a calling mode that does not wait: the body must poll for the data."""
         self.release_inputs: Callable[[], None] = lambda: None
         """Drops the body's references to the inputs."""
         self._groups = groups
+        self._store: dist.Store | None = None
 
-    def group(self, name: str) -> Any:
-        """The named grouping's group of this rank, made once per worker set; None when this rank is in none."""
+    def groups(self, name: str) -> list[Any]:
+        """This rank's groups of the named grouping, made once per worker set; empty when it is in none."""
         if name == "world":
-            return dist.group.WORLD
-        key = f"{name}/{self.size}"
-        if key not in self._groups:
+            return [dist.group.WORLD]
+        if name not in self._groups:
             row = GROUPINGS[name]
-            mine = None
-            for ranks in row.members(self.size):
-                made = dist.new_group(ranks, backend=self.backend, sort_ranks=row.sort_ranks,
-                                      timeout=timedelta(seconds=self.op_timeout_s))
-                mine = made if self.rank in ranks else mine
-            self._groups[key] = mine
-        return self._groups[key]
+            made = [(ranks, dist.new_group(ranks, backend=self.backend, sort_ranks=row.sort_ranks,
+                                           timeout=timedelta(seconds=self.op_timeout_s)))
+                    for ranks in row.members(self.size)]
+            self._groups[name] = [group for ranks, group in made if self.rank in ranks]
+        return list(self._groups[name])
 
     def fresh_group(self, timeout_s: float | None = None) -> Any:
         """A new group of all ranks that no other case uses."""
         seconds = timeout_s if timeout_s is not None else self.op_timeout_s
         return dist.new_group(list(range(self.size)), backend=self.backend, timeout=timedelta(seconds=seconds))
+
+    @property
+    def store(self) -> dist.Store:
+        """A store of the parent's, for this case alone."""
+        if self._store is None:
+            from .worker import make_store
+
+            self._store = dist.PrefixStore(self.case.id, make_store(self.spec))
+        return self._store
+
+    def exchange(self, name: str, mine: bytes) -> list[bytes]:
+        """Give bytes to all ranks and get theirs, over the parent's store."""
+        self.store.set(f"{name}/{self.rank}", mine)
+        return [self.store.get(f"{name}/{rank}") for rank in range(self.size)]
+
+    def meet(self, name: str, ranks: Sequence[int] | None = None) -> None:
+        """Wait until the given ranks (all) have come here, over the parent's store."""
+        self.store.set(f"meet/{name}/{self.rank}", b"1")
+        self.store.wait([f"meet/{name}/{rank}" for rank in ranks or range(self.size)])
+
+    def require_support(self, op: str) -> None:
+        """Do the operation once; a backend without it raises here, which makes the case unsupported."""
+        value = torch.ones(4, device=self.device)
+        if op == "send_recv":
+            if self.rank < 2:
+                dist.send(value, 1) if self.rank == 0 else dist.recv(value, 0)
+        elif op == "barrier":
+            dist.barrier()
+        else:
+            dist.all_reduce(value)
 
     def note(self, **values: Any) -> None:
         """Keep measured values with the result."""

@@ -24,14 +24,11 @@ Values = Callable[[int, int, int], torch.Tensor]
 class DataCall:
     """One operation with its tensors; ``round`` makes several calls of one case differ."""
 
-    def __init__(self, context: Context, round: int = 0) -> None:
+    def __init__(self, context: Context, group: Any, round: int = 0) -> None:
         dims = context.dims
         self.op: Op = OPS[dims["op"]]
         self.dtype: DType = DTYPES[dims.get("dtype", "f32")]
-        self.group = context.group(dims.get("group", "world"))
-        self.member = self.group is not None
-        if not self.member:
-            return
+        self.group = group
         self.rank = dist.get_rank(self.group)
         self.size = dist.get_world_size(self.group)
         self.root = {"first": 0, "last": self.size - 1, "middle": self.size // 2}[dims.get("root", "first")]
@@ -112,11 +109,25 @@ class DataCall:
 
 
 def run_data_calls(context: Context) -> None:
-    """Issue the case's call (several at once for ``in_flight``) in its mode and check the result."""
+    """Issue the case's call (several at once for ``in_flight``) in its mode, in each of the rank's groups; check."""
+    groups = context.groups(context.dims.get("group", "world"))
+    if not groups:
+        context.note(bystander=True)
+    else:
+        context.note(groups=[dist.get_process_group_ranks(group) for group in groups])
+    errors: list[Exception] = []
+    for group in groups:
+        try:
+            _run_in(group, context)
+        except Exception as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]
+
+
+def _run_in(group: Any, context: Context) -> None:
     flight = int(context.dims.get("in_flight", 1))
-    calls = [DataCall(context, round) for round in range(flight)]
-    if not calls[0].member:
-        return
+    calls = [DataCall(context, group, round) for round in range(flight)]
     if flight > 1:
         works = [call.issue(True) for call in calls]
         for work in reversed(works):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Grouping:
-    """``members(size)`` lists the groups to make, in order; a rank uses the last one it is in."""
+    """``members(size)`` lists the groups to make; a rank uses those it is in, one after the other."""
 
     name: str
     members: Callable[[int], list[list[int]]]

@@ -77,8 +77,7 @@ def _judge_raised(case: Case, outcomes: list[RankOutcome], usable: bool | None) 
     refused = all(is_refusal(outcome.message, feature_words(case)) for outcome in raised)
     prompt = all(outcome.duration_ms < PROMPT_MS or is_refusal(outcome.message, strict=True) for outcome in raised)
     if len(raised) < len(outcomes):
-        idle = [outcome for outcome in outcomes if outcome.outcome == "ok"]
-        if not (refused and prompt and all(outcome.info.get("bystander") for outcome in idle)):
+        if not (refused and prompt and _each_group_agrees(outcomes)):
             return Verdict.ASYMMETRIC, f"rank {_ranks(outcomes, 'raised')} raised, the others did not: {message}"
     if not refused:
         return Verdict.ERROR, message
@@ -89,6 +88,15 @@ def _judge_raised(case: Case, outcomes: list[RankOutcome], usable: bool | None) 
     if not is_refusal(message, feature_words(case), strict=True) and not _names_feature(case, message):
         return Verdict.UNCLEAR_UNSUPPORTED, message
     return Verdict.UNSUPPORTED, message
+
+
+def _each_group_agrees(outcomes: list[RankOutcome]) -> bool:
+    """Bystanders aside, the ranks of each group all raised or all did not."""
+    seen: dict[str, set[str]] = {}
+    for outcome in outcomes:
+        if not outcome.info.get("bystander"):
+            seen.setdefault(str(outcome.info.get("groups")), set()).add(outcome.outcome)
+    return all(len(kinds) == 1 for kinds in seen.values())
 
 
 def _names_feature(case: Case, message: str) -> bool:

@@ -8,13 +8,10 @@ import signal
 import tempfile
 import time
 from contextlib import suppress
-from datetime import timedelta
 from itertools import count
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
-
-import torch.distributed as dist
 
 from .model import Case, RankOutcome
 from .worker import STACK_SIGNAL, WorkerSpec, serve
@@ -76,11 +73,11 @@ class WorkerSet:
             self.alive = False
         return outcomes
 
-    def usable(self, deadline_s: float) -> bool:
-        """True if the default group still works (or never did)."""
+    def usable(self, case: Case, deadline_s: float) -> bool:
+        """True if the default group, and the groups of the case, still work (or never did)."""
         if not self.alive or not self.sane:
             return self.alive
-        self._send("probe", None)
+        self._send("probe", case)
         answers = self._collect("probed", deadline_s, grace_s=0.5)
         good = all(answer is True for answer in answers)
         self.alive = self.alive and good
@@ -172,8 +169,6 @@ class Pool:
         self._backend, self._imports, self._device = backend, imports, device
         self._env, self._pg_options = env, pg_options
         self._launch = launcher(device, preload)
-        self._store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False,
-                                    timeout=timedelta(seconds=60))
         self._directory = tempfile.TemporaryDirectory(prefix="conformance-")
         self._numbers = count(1)
 
@@ -182,8 +177,8 @@ class Pool:
         number = next(self._numbers)
         directory = Path(self._directory.name) / f"set{number}"
         directory.mkdir()
-        spec = WorkerSpec(self._backend, self._imports, self._device, world_size, self._store.port,
-                          f"set{number}/", op_timeout_s, str(directory), self._env | setup.get("env", {}),
+        spec = WorkerSpec(self._backend, self._imports, self._device, world_size, str(directory / "store"),
+                          op_timeout_s, str(directory), self._env | setup.get("env", {}),
                           setup.get("init", True), self._pg_options)
         return WorkerSet(self._launch, spec)
 

@@ -117,7 +117,11 @@ class Runner:
             return None
 
     def _start_set(self, world_size: int, setup: dict[str, Any]) -> WorkerSet:
-        return self._pool.start(world_size, self._op_timeout(setup), setup)
+        """A new set; a group that cannot be made is tried once more."""
+        try:
+            return self._pool.start(world_size, self._op_timeout(setup), setup)
+        except StartFailed:
+            return self._pool.start(world_size, self._op_timeout(setup), setup)
 
     def _op_timeout(self, setup: dict[str, Any]) -> float:
         return float(setup.get("op_timeout_s", self._limits.op_timeout_s)) * self._limits.scale
@@ -128,9 +132,7 @@ class Runner:
     def _run_case(self, case: Case, workers: WorkerSet) -> None:
         result = self._try(case, workers)
         if result.verdict in RED and self._limits.rerun and self._wants_rerun(result):
-            before = list(workers.ran[:-1])
-            workers.stop()
-            self._rerun(result, before)
+            self._rerun(result, list(workers.ran[:-1]))
         self._count_hang(result)
         self._record(result)
 
@@ -142,7 +144,7 @@ class Runner:
                 outcome.traceback = workers.log(outcome.rank)
         usable: bool | None = None
         if workers.alive and any(outcome.outcome in ("raised", "check") for outcome in outcomes):
-            usable = workers.usable(self._deadline(case))
+            usable = workers.usable(case, self._deadline(case))
         if not workers.alive:
             workers.kill()
         verdict, reason = judge(case, outcomes, usable)
@@ -217,17 +219,14 @@ class Runner:
 
 
 def _hang_key(case: Case) -> str:
-    return f"{case.family}/{case.op}/{case.dims.get('layout', '')}"
+    return f"{case.family}/{case.op}/{case.dims.get('kind') or case.dims.get('layout', '')}"
 
 
 def finding_key(result: CaseResult) -> str:
     """Findings with the same key are one finding: same family, operation, layout, kind and verdict."""
-    case = result.case
-    kind = case.dims.get("kind") or case.dims.get("mode", "")
-    layout = case.dims.get("layout", "")
-    return f"{case.family}/{case.op}/{layout}/{kind}/{case.dims.get('reduce_op', '')}/{result.verdict.value}"
-
-
-def died_outcome(outcomes: list[RankOutcome]) -> RankOutcome | None:
-    """The first rank that died, if any did."""
-    return next((outcome for outcome in outcomes if outcome.outcome == "died"), None)
+    dims = result.case.dims
+    layout = str(dims.get("layout", ""))
+    detail = dims.get("kind") or (dims.get("reduce_op") if layout in ("contiguous", "offset") else "") or ""
+    sort = "bool" if dims.get("dtype") == "bool" and layout in ("contiguous", "offset") else ""
+    parts = (result.case.family, result.case.op, layout, detail, sort, result.verdict.value)
+    return "/".join(str(part) for part in parts if part)

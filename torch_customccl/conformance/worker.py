@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from multiprocessing.connection import Connection
@@ -34,8 +35,7 @@ class WorkerSpec:
     imports: tuple[str, ...]
     device: str
     world_size: int
-    store_port: int
-    store_prefix: str
+    store_path: str
     op_timeout_s: float
     directory: str
     env: dict[str, str] = field(default_factory=dict)
@@ -54,7 +54,7 @@ def serve(pipe: Connection, spec: WorkerSpec, rank: int) -> None:
     except Exception as error:
         pipe.send(("failed", _raised(rank, error)))
         return
-    groups: dict[str, Any] = {}
+    groups: dict[str, list[Any]] = {}
     while True:
         try:
             kind, payload = pipe.recv()
@@ -66,15 +66,14 @@ def serve(pipe: Connection, spec: WorkerSpec, rank: int) -> None:
             pipe.send(("stopped", None))
             return
         if kind == "probe":
-            pipe.send(("probed", _probe(spec)))
+            pipe.send(("probed", _probe(spec, groups.get(payload.dims.get("group", ""), []))))
         else:
             pipe.send(("done", run_case(payload, spec, rank, groups)))
 
 
 def make_store(spec: WorkerSpec) -> dist.Store:
-    """The rendezvous store; the parent owns it, so no rank's death can end it."""
-    store = dist.TCPStore("127.0.0.1", spec.store_port, is_master=False, timeout=timedelta(seconds=60))
-    return dist.PrefixStore(spec.store_prefix, store)
+    """The rendezvous store: a file that the parent owns, so no rank's death can end it and no name is looked up."""
+    return dist.FileStore(spec.store_path)
 
 
 def init_group(spec: WorkerSpec, rank: int, suffix: str = "") -> None:
@@ -119,7 +118,7 @@ def _raised(rank: int, error: Exception) -> RankOutcome:
                        traceback="".join(traceback.format_exception(error))[-4000:])
 
 
-def run_case(case: Case, spec: WorkerSpec, rank: int, groups: dict[str, Any]) -> RankOutcome:
+def run_case(case: Case, spec: WorkerSpec, rank: int, groups: dict[str, list[Any]]) -> RankOutcome:
     """Run one body; turn whatever happens into an outcome."""
     context = Context(case, rank, spec, groups)
     started = time.monotonic()
@@ -137,11 +136,14 @@ def run_case(case: Case, spec: WorkerSpec, rank: int, groups: dict[str, Any]) ->
     return outcome
 
 
-def _probe(spec: WorkerSpec) -> bool:
-    """Does the default group still add up one number per rank?"""
-    try:
-        value = torch.ones(3, device=spec.device)
-        dist.all_reduce(value)
-        return bool((value == spec.world_size).all())
-    except Exception:
-        return False
+def _probe(spec: WorkerSpec, groups: Sequence[Any] = ()) -> bool:
+    """Do the default group and these groups still add up one number per rank?"""
+    good = True
+    for group in (dist.group.WORLD, *groups):
+        try:
+            value = torch.ones(3, device=spec.device)
+            dist.all_reduce(value, group=group)
+            good = good and bool((value == dist.get_world_size(group)).all())
+        except Exception:
+            good = False
+    return good

@@ -24,6 +24,7 @@ RANDOM_CASES = 1500
 def data_case(op: Op, size: int, tier: Tier, clause: str = "", **dims: Any) -> Case:
     """One data case; its id spells its dimensions in a fixed order."""
     shown = {"dtype": "f32", "layout": "contiguous", "numel": 31, "mode": "sync", "group": "world"} | dims
+    shown["numel"] = {"zero_dim": 1, "empty": 0, "empty_dim": 0}.get(shown["layout"], shown["numel"])
     if op.reduces:
         shown = {"reduce_op": "sum"} | shown
     if op.rooted:
