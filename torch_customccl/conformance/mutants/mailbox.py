@@ -1,0 +1,115 @@
+"""Messages between the ranks of one host over unix sockets, matched in the order they were posted."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable, Hashable
+from multiprocessing.connection import Client, Connection, Listener
+
+import torch.distributed as dist
+
+Received = Callable[[int, bytes], None]
+Failed = Callable[[Exception], None]
+ANY = -1
+
+
+class _Post:
+    """A receive that waits for its message. ``source`` may be ANY."""
+
+    def __init__(self, source: int, key: Hashable, received: Received, failed: Failed) -> None:
+        self.source, self.key, self.received, self.failed = source, key, received, failed
+
+    def takes(self, source: int, key: Hashable) -> bool:
+        return self.key == key and self.source in (ANY, source)
+
+
+class Mailbox:
+    """One rank's post office. Callbacks run on reader threads or in ``expect``, never under the lock."""
+
+    def __init__(self, store: dist.Store, rank: int, size: int) -> None:
+        self._rank = rank
+        self._lock = threading.Lock()
+        self._posts: list[_Post] = []
+        self._early: list[tuple[int, Hashable, bytes]] = []
+        self._pipes: dict[int, Connection] = {}
+        self._send_locks: dict[int, threading.Lock] = {peer: threading.Lock() for peer in range(size)}
+        self._gone: set[int] = set()
+        self._connect(store, size)
+        for peer, pipe in self._pipes.items():
+            threading.Thread(target=self._read, args=(peer, pipe), daemon=True).start()
+
+    def _connect(self, store: dist.Store, size: int) -> None:
+        address = f"\0reference-{secrets.token_hex(12)}"
+        with Listener(address, "AF_UNIX", backlog=size) as listener:
+            store.set(f"mailbox/{self._rank}", address)
+            for peer in range(self._rank):
+                self._pipes[peer] = Client(store.get(f"mailbox/{peer}").decode(), "AF_UNIX")
+                self._pipes[peer].send(self._rank)
+            for _ in range(self._rank + 1, size):
+                pipe = listener.accept()
+                self._pipes[int(pipe.recv())] = pipe
+
+    def send(self, peer: int, key: Hashable, payload: bytes) -> None:
+        """Send; to oneself too. A peer that is gone raises ConnectionError."""
+        if peer == self._rank:
+            self._arrive(peer, key, payload)
+            return
+        if peer in self._gone:
+            raise ConnectionError(f"rank {peer} has left")
+        with self._send_locks[peer]:
+            self._pipes[peer].send((key, payload))
+
+    def expect(self, source: int, key: Hashable, received: Received, failed: Failed) -> None:
+        """Call ``received`` once with the next matching message, or ``failed`` if its sender has left."""
+        with self._lock:
+            for index, (sender, early_key, payload) in enumerate(self._early):
+                if early_key == key and source in (ANY, sender):
+                    del self._early[index]
+                    break
+            else:
+                gone = source in self._gone
+                if not gone:
+                    self._posts.append(_Post(source, key, received, failed))
+                    return
+                sender, payload = ANY, b""
+        if sender == ANY:
+            failed(ConnectionError(f"rank {source} has left"))
+        else:
+            received(sender, payload)
+
+    def close(self, error: Exception) -> None:
+        """Fail everything that waits and hang up."""
+        with self._lock:
+            posts, self._posts = self._posts, []
+        for post in posts:
+            post.failed(error)
+        for pipe in self._pipes.values():
+            pipe.close()
+
+    def _read(self, peer: int, pipe: Connection) -> None:
+        try:
+            while True:
+                key, payload = pipe.recv()
+                self._arrive(peer, key, payload)
+        except (EOFError, OSError, TypeError, ValueError):
+            self._lost(peer)
+
+    def _arrive(self, source: int, key: Hashable, payload: bytes) -> None:
+        with self._lock:
+            for index, post in enumerate(self._posts):
+                if post.takes(source, key):
+                    del self._posts[index]
+                    break
+            else:
+                self._early.append((source, key, payload))
+                return
+        post.received(source, payload)
+
+    def _lost(self, peer: int) -> None:
+        with self._lock:
+            self._gone.add(peer)
+            lost = [post for post in self._posts if post.source == peer]
+            self._posts = [post for post in self._posts if post.source != peer]
+        for post in lost:
+            post.failed(ConnectionError(f"rank {peer} has left"))
