@@ -1,13 +1,14 @@
 #include "c10d/backend.h"
 
-#include <ATen/record_function.h>
-
 #include "c10d/errors.h"
 
 namespace customccl::torch_shim {
 
-CustomBackend::CustomBackend(std::shared_ptr<Communicator> group, c10::intrusive_ptr<Options> options)
-    : Backend(group->spec().rank, group->spec().size), group_(std::move(group)), options_(std::move(options)) {}
+CustomBackend::CustomBackend(std::shared_ptr<Communicator> group, StorePtr store, c10::intrusive_ptr<CustomOptions> options)
+    : Backend(group->spec().rank, group->spec().size),
+      group_(std::move(group)),
+      store_(std::move(store)),
+      options_(std::move(options)) {}
 
 CustomBackend::~CustomBackend() { group_->close(); }
 
@@ -21,24 +22,33 @@ CustomBackend::WorkPtr CustomBackend::finished_work(::c10d::OpType type) {
   return works[static_cast<std::size_t>(type) % works.size()];
 }
 
+void CustomBackend::begin_record(at::RecordFunction& record, Label label, const Tensors& inputs) {
+  const std::vector<c10::IValue> values(inputs.begin(), inputs.end());
+  record.before(label.title, c10::ArrayRef<const c10::IValue>(values.data(), values.size()));
+}
+
 void CustomBackend::run(PreparedCall& prepared, Label label) {
-  at::RecordFunction record(at::RecordScope::FUNCTION);
-  if (C10_UNLIKELY(record.isActive())) record.before(label.title);
+  if (C10_UNLIKELY(hook_->active())) {
+    const Clock::time_point begin = Clock::now();
+    check(group_->run(prepared.sealed()));
+    return hook_->call(label.type, group_->sequence(), begin);
+  }
   check(group_->run(prepared.sealed()));
 }
 
 CustomBackend::WorkPtr CustomBackend::launch_all(std::vector<PreparedCall> calls, bool async, Label label, Held held) {
   if (calls.empty()) return finished_work(label.type);
   std::vector<std::shared_ptr<TensorTask>> tasks;
-  for (PreparedCall& prepared : calls) tasks.push_back(post(std::move(prepared), held));
+  for (PreparedCall& prepared : calls) tasks.push_back(post(std::move(prepared), held, label.type));
   return make_work(std::move(tasks), label, std::move(held), async);
 }
 
-std::shared_ptr<TensorTask> CustomBackend::post(PreparedCall&& prepared, const Held& held) {
+std::shared_ptr<TensorTask> CustomBackend::post(PreparedCall&& prepared, const Held& held, ::c10d::OpType type) {
   Tensors kept = held.inputs;
   kept.insert(kept.end(), held.outputs.begin(), held.outputs.end());
   const Nanos limit = group_->limit_of(prepared.call());
   auto task = std::make_shared<TensorTask>(std::move(prepared), limit, std::move(kept));
+  if (C10_UNLIKELY(hook_->active())) hook_->follow(task, type);
   group_->post(task);
   return task;
 }
@@ -71,6 +81,13 @@ CustomBackend::WorkPtr CustomBackend::endCoalescing() {
   return c10::make_intrusive<TaskWork>(group_, std::move(tasks), ::c10d::OpType::COALESCED, "customccl:coalesced", Tensors(),
                                        Tensors());
 }
+
+void CustomBackend::registerOnCompletionHook(std::function<void(std::shared_ptr<::c10d::WorkInfo>)>&& hook) {
+  TORCH_CHECK(!hook_->active(), "customccl: this group has a completion hook already");
+  hook_->set(std::move(hook));
+}
+
+void CustomBackend::waitForPendingWorks() { hook_->wait_for_pending(*group_); }
 
 void CustomBackend::setTimeout(std::chrono::milliseconds timeout) {
   TORCH_CHECK_VALUE(timeout.count() > 0, "customccl: a timeout must be positive, not ", timeout.count(), " ms");

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <ATen/record_function.h>
+
 #include <memory>
 #include <mutex>
 #include <vector>
 
 #include "c10d/compat.h"
+#include "c10d/completion_hook.h"
 #include "c10d/options.h"
 #include "c10d/prepared_call.h"
 #include "c10d/work.h"
@@ -19,7 +22,12 @@ class CustomBackend final : public ::c10d::Backend {
   using Tensors = std::vector<at::Tensor>;
   using WorkPtr = c10::intrusive_ptr<::c10d::Work>;
 
-  CustomBackend(std::shared_ptr<Communicator> group, c10::intrusive_ptr<Options> options);
+  using StorePtr = c10::intrusive_ptr<::c10d::Store>;
+
+  // Meets the other ranks in `store`; done within options.timeout or throws. Options of another backend mean the defaults.
+  static c10::intrusive_ptr<CustomBackend> create(const StorePtr& store, GroupSpec spec,
+                                                  const c10::intrusive_ptr<::c10d::Backend::Options>& options);
+  CustomBackend(std::shared_ptr<Communicator> group, StorePtr store, c10::intrusive_ptr<CustomOptions> options);
   ~CustomBackend() override;
 
   const std::string getBackendName() const override { return "customccl"; }
@@ -46,6 +54,26 @@ class CustomBackend final : public ::c10d::Backend {
   WorkPtr recv(Tensors& tensors, int source, int tag) override;
   WorkPtr recvAnysource(Tensors& tensors, int tag) override;
   WorkPtr barrier(const ::c10d::BarrierOptions& options) override;
+  void monitoredBarrier(const ::c10d::BarrierOptions& options, bool wait_all_ranks) override;
+  WorkPtr allreduce_sparse(Tensors& tensors, const ::c10d::AllreduceOptions& options) override;
+
+  // Children. Ranks are those of this group; who is not among them gets nothing. Excluded ranks of shrink() need not call it.
+  using BackendPtr = c10::intrusive_ptr<::c10d::Backend>;
+  using OptionsPtr = c10::intrusive_ptr<::c10d::Backend::Options>;
+  bool supportsSplitting() const override { return true; }
+  BackendPtr split(const StorePtr& store, const std::vector<int>& ranks, const OptionsPtr& options) override;
+  BackendPtr merge(const StorePtr& store, const OptionsPtr& options, const int& rank, const int& size) override;
+  bool supportsShrinking() const override { return true; }
+  BackendPtr shrink(const std::vector<std::int64_t>& ranks_to_exclude, int flags, const OptionsPtr& options) override;
+
+  // Tensors in shared memory, and how much of it there is.
+  bool supportsTensorAlloc(c10::DeviceIndex) override { return true; }
+  at::Tensor allocateTensor(long count, at::TensorOptions options) override;
+  std::unordered_map<std::string, std::uint64_t> getMemoryStats() CUSTOMCCL_OVERRIDE_SINCE_2_12;
+
+  void registerOnCompletionHook(std::function<void(std::shared_ptr<::c10d::WorkInfo>)>&& hook) override;
+  void waitForPendingWorks() override;
+  void enableCollectivesTiming() override {}  // always on: it costs one look at the clock, for asynchronous calls only
 
   bool supportsCoalescing() const override { return true; }
   void startCoalescing() override;
@@ -76,7 +104,8 @@ class CustomBackend final : public ::c10d::Backend {
   // Several operations with one Work; they go out one after the other.
   WorkPtr launch_all(std::vector<PreparedCall> calls, bool async, Label label, Held held);
   void run(PreparedCall& prepared, Label label);
-  std::shared_ptr<TensorTask> post(PreparedCall&& prepared, const Held& held);
+  static void begin_record(at::RecordFunction& record, Label label, const Tensors& inputs);
+  std::shared_ptr<TensorTask> post(PreparedCall&& prepared, const Held& held, ::c10d::OpType type);
   WorkPtr make_work(std::vector<std::shared_ptr<TensorTask>> tasks, Label label, Held held, bool async);
   static WorkPtr finished_work(::c10d::OpType type);
   void check_peer(Op op, int peer) const;
@@ -92,7 +121,10 @@ class CustomBackend final : public ::c10d::Backend {
   std::size_t size() const { return static_cast<std::size_t>(getSize()); }
 
   std::shared_ptr<Communicator> group_;
-  c10::intrusive_ptr<Options> options_;
+  StorePtr store_;  // for shrink()
+  c10::intrusive_ptr<CustomOptions> options_;
+  std::shared_ptr<CompletionHook> hook_ = std::make_shared<CompletionHook>();
+  int shrinks_ = 0;
   std::mutex coalescing_mutex_;
   bool coalescing_ = false;
   std::vector<std::shared_ptr<TensorTask>> coalesced_;

@@ -156,4 +156,11 @@ CustomBackend::WorkPtr CustomBackend::barrier(const ::c10d::BarrierOptions& opti
   return launch(std::move(prepared), options.asyncOp, {::c10d::OpType::BARRIER, "customccl:barrier"}, [] { return Held{}; });
 }
 
+// Every barrier here names all ranks that did not come, after one timeout; so `wait_all_ranks` changes nothing.
+void CustomBackend::monitoredBarrier(const ::c10d::BarrierOptions& options, bool /*wait_all_ranks*/) {
+  PreparedCall prepared(Op::kBarrier);
+  prepared.set_timeout(options.timeout);
+  run(prepared, {::c10d::OpType::BARRIER, "customccl:monitored_barrier"});
+}
+
 }  // namespace customccl::torch_shim

@@ -4,9 +4,7 @@
 #include <pybind11/stl.h>
 
 #include "c10d/backend.h"
-#include "c10d/errors.h"
 #include "c10d/facts.h"
-#include "c10d/store_bootstrap.h"
 
 // The Python module _shim_<torch minor>. torch is imported before it (torch_customccl/_loader.py), so its base classes are known.
 
@@ -19,34 +17,29 @@ namespace {
 c10::intrusive_ptr<::c10d::Backend> create_backend(const c10::intrusive_ptr<::c10d::Store>& store, int rank, int size,
                                                    std::chrono::milliseconds timeout, const std::string& name,
                                                    const std::vector<int>& global_ranks,
-                                                   const c10::intrusive_ptr<Options>& options) {
+                                                   const c10::intrusive_ptr<CustomOptions>& options) {
   TORCH_CHECK_VALUE(size >= 1 && rank >= 0 && rank < size, "customccl: rank ", rank, " of ", size, " ranks makes no sense");
   TORCH_CHECK_VALUE(global_ranks.size() == static_cast<std::size_t>(size), "customccl: ", global_ranks.size(),
                     " global ranks were given for a group of ", size);
   TORCH_CHECK_VALUE(timeout.count() > 0, "customccl: a timeout must be positive, not ", timeout.count(), " ms");
-  GroupSpec spec{name, rank, size, global_ranks, timeout};
-  StoreBootstrap bootstrap(store);
-  std::shared_ptr<Communicator> group;
-  check(Communicator::create(spec, bootstrap, group));
-  auto own = options ? c10::make_intrusive<Options>(*options) : c10::make_intrusive<Options>(timeout);
-  own->group_name = name;
-  own->global_ranks_in_group.assign(global_ranks.begin(), global_ranks.end());
-  return c10::make_intrusive<CustomBackend>(std::move(group), std::move(own));
+  return CustomBackend::create(store, {name, rank, size, global_ranks, timeout}, options);
 }
 
-c10::intrusive_ptr<Options> copy_options(const Options& options) { return c10::make_intrusive<Options>(options); }
+c10::intrusive_ptr<CustomOptions> copy_options(const CustomOptions& options) { return c10::make_intrusive<CustomOptions>(options); }
 
 }  // namespace
 
 void bind(py::module_& module) {
-  py::class_<Options, c10::intrusive_ptr<Options>, ::c10d::Backend::Options>(module, "Options",
+  py::class_<CustomOptions, c10::intrusive_ptr<CustomOptions>, ::c10d::Backend::Options>(module, "Options",
                                                                             "Options of a customccl group (pg_options).")
-      .def(py::init([](std::chrono::milliseconds timeout) { return c10::make_intrusive<Options>(timeout); }),
+      .def(py::init([](std::chrono::milliseconds timeout) { return c10::make_intrusive<CustomOptions>(timeout); }),
            py::arg("timeout") = kBackendDefaultTimeout)
       .def("__copy__", &copy_options)
-      .def("__deepcopy__", [](const Options& options, const py::object&) { return copy_options(options); }, py::arg("memo"));
+      .def("__deepcopy__", [](const CustomOptions& options, const py::object&) { return copy_options(options); }, py::arg("memo"));
   py::class_<CustomBackend, c10::intrusive_ptr<CustomBackend>, ::c10d::Backend>(module, "CustomBackend",
-                                                                              "A customccl group, as torch sees it.");
+                                                                              "A customccl group, as torch sees it.")
+      // new_group() calls it on the default group of ranks outside the new group: nothing is to be done there.
+      .def("perform_nocolor_split", [](CustomBackend&, const py::object&) {}, py::arg("device"));
   module.def("create_backend", &create_backend, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"),
              py::arg("group_name"), py::arg("global_ranks"), py::arg("options") = nullptr,
              py::call_guard<py::gil_scoped_release>());

@@ -19,3 +19,10 @@ using PreMulSum = ::c10d::NCCLPreMulSumSupplement;
 #endif
 
 }  // namespace customccl::torch_shim
+
+// Virtual functions that the base class has from some torch on: they override there and are plain members before.
+#if CUSTOMCCL_TORCH_AT_LEAST(12)
+#define CUSTOMCCL_OVERRIDE_SINCE_2_12 override
+#else
+#define CUSTOMCCL_OVERRIDE_SINCE_2_12
+#endif

@@ -7,11 +7,14 @@ namespace customccl::torch_shim {
 template <class Hold>
 CustomBackend::WorkPtr CustomBackend::launch(PreparedCall&& prepared, bool async, Label label, Hold&& hold) {
   if (!async) {
+    // What the base class does for asynchronous Works: one profiler event, with the shapes of the inputs.
+    at::RecordFunction record(at::RecordScope::USER_SCOPE);
+    if (C10_UNLIKELY(record.isActive())) begin_record(record, label, hold().inputs);
     run(prepared, label);
     return finished_work(label.type);
   }
   Held held = hold();
-  std::vector<std::shared_ptr<TensorTask>> tasks{post(std::move(prepared), held)};
+  std::vector<std::shared_ptr<TensorTask>> tasks{post(std::move(prepared), held, label.type)};
   return make_work(std::move(tasks), label, std::move(held), true);
 }
 

@@ -5,9 +5,9 @@
 namespace customccl::torch_shim {
 
 // Options of a group, as torch.distributed hands them around (pg_options). Only the timeout is set by users.
-struct Options : ::c10d::Backend::Options {
-  explicit Options(std::chrono::milliseconds limit = kBackendDefaultTimeout) : ::c10d::Backend::Options("customccl", limit) {}
-  Options(const Options&) = default;
+struct CustomOptions : ::c10d::Backend::Options {
+  explicit CustomOptions(std::chrono::milliseconds limit = kBackendDefaultTimeout) : ::c10d::Backend::Options("customccl", limit) {}
+  CustomOptions(const CustomOptions&) = default;
 };
 
 }  // namespace customccl::torch_shim

@@ -18,7 +18,7 @@ void TensorTask::when_done(std::function<void()> then) {
   {
     const std::lock_guard lock(mutex_);
     if (!fired_) {
-      then_ = std::move(then);
+      then_.push_back(std::move(then));
       return;
     }
   }
@@ -26,13 +26,13 @@ void TensorTask::when_done(std::function<void()> then) {
 }
 
 void TensorTask::on_done() {
-  std::function<void()> then;
+  std::vector<std::function<void()>> then;
   {
     const std::lock_guard lock(mutex_);
     fired_ = true;
     then = std::move(then_);
   }
-  if (then) then();
+  for (const auto& each : then) each();
 }
 
 bool WorkState::done() const {

@@ -21,7 +21,7 @@ class TensorTask final : public Task {
     prepared_.attach(call());
   }
 
-  // Runs `then` when the task is done, at once if it is. Called once at most.
+  // Runs `then` when the task is done, at once if it is.
   void when_done(std::function<void()> then);
 
  private:
@@ -31,7 +31,7 @@ class TensorTask final : public Task {
   std::vector<at::Tensor> kept_;
   std::mutex mutex_;
   bool fired_ = false;
-  std::function<void()> then_;
+  std::vector<std::function<void()>> then_;
 };
 
 // The end of one or several tasks that make up one Work. Outlives the Work: the tasks complete it.

@@ -200,7 +200,7 @@ Status Communicator::timed_out(const std::vector<int>& awaited) const {
   for (const int member : awaited) ranks += (ranks.empty() ? "" : ", ") + std::to_string(global_rank(member));
   const std::string who = awaited.empty() ? "an earlier operation of the group" : (awaited.size() == 1 ? "rank " : "ranks ") + ranks;
   return {Code::kTimeout,
-          "timed out: rank " + std::to_string(global_rank(spec_.rank)) + " waited in vain for " + who,
+          "the timeout passed: rank " + std::to_string(global_rank(spec_.rank)) + " waited in vain for " + who,
           awaited.empty() ? -1 : global_rank(awaited[0])};
 }
 

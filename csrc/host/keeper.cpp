@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstring>
 #include <future>
 #include <thread>
 
@@ -21,7 +22,7 @@ namespace customccl {
 
 namespace {
 
-constexpr Nanos kPatience = std::chrono::seconds(5);  // a stranger that connects and says nothing is dropped after this
+constexpr Nanos kPatience = std::chrono::seconds(1);  // a stranger that connects and says nothing is dropped after this
 
 constexpr int kLimboTick = 20;  // ms between looks while memory waits in limbo
 
@@ -46,6 +47,15 @@ void serve_peer(const HostArena& arena, const Fd& peer) {
   if (!status.ok()) log(LogLevel::kInfo, "a peer went away during the shared-memory handshake: " + status.message);
 }
 
+void accept_peer(const HostArena& arena, const Fd& listener) {
+  const Fd peer(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (peer) return serve_peer(arena, peer);
+  if (errno != EMFILE && errno != ENFILE && errno != ENOMEM) return;
+  // The connection stays in the queue and poll() would return at once: wait until others may have closed something.
+  log(LogLevel::kError, std::string("cannot accept a peer: ") + std::strerror(errno));
+  ::poll(nullptr, 0, kLimboTick);
+}
+
 void keep(HostArena& arena, const Fd& listener, const Fd& bell) {
   bool limbo_empty = true;
   for (;;) {
@@ -53,9 +63,7 @@ void keep(HostArena& arena, const Fd& listener, const Fd& bell) {
     if (::poll(waiting, 2, limbo_empty ? -1 : kLimboTick) < 0 && errno != EINTR) return;
     std::uint64_t rung = 0;
     if ((waiting[1].revents & POLLIN) != 0 && ::read(bell.get(), &rung, sizeof(rung)) < 0) return;
-    if (const Fd peer(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)); peer) {
-      serve_peer(arena, peer);
-    }
+    accept_peer(arena, listener);
     limbo_empty = reclaim_limbo();
   }
 }

@@ -1,0 +1,31 @@
+#include <ATen/ops/from_blob.h>
+
+#include "c10d/backend.h"
+#include "c10d/errors.h"
+#include "host/host_arena.h"
+#include "platform/process.h"
+
+// Tensors in this process's shared memory.
+
+namespace customccl::torch_shim {
+
+at::Tensor CustomBackend::allocateTensor(long count, at::TensorOptions options) {
+  TORCH_CHECK_VALUE(count >= 0, "customccl: cannot allocate a tensor of ", count, " elements");
+  TORCH_CHECK_VALUE(options.device().is_cpu(), "customccl: shared-memory tensors are on the CPU, not on ", options.device());
+  HostArena* arena = nullptr;
+  check(HostArena::get(arena));
+  Block block;
+  check(arena->allocate(std::max<std::size_t>(static_cast<std::size_t>(count) * options.dtype().itemsize(), 1), block));
+  const auto give_back = [arena, block, generation = fork_generation()](void*) {
+    if (generation == fork_generation()) arena->release(block);
+  };
+  return at::from_blob(block.data, {count}, give_back, options);
+}
+
+std::unordered_map<std::string, std::uint64_t> CustomBackend::getMemoryStats() {
+  const HostArena* arena = HostArena::existing();
+  return {{"arena_bytes_reserved", arena == nullptr ? 0 : arena->bytes()},
+          {"arena_bytes_in_use", arena == nullptr ? 0 : arena->bytes_in_use()}};
+}
+
+}  // namespace customccl::torch_shim

@@ -1,0 +1,38 @@
+#include "c10d/completion_hook.h"
+
+#include <algorithm>
+
+namespace customccl::torch_shim {
+
+void CompletionHook::set(Function function) {
+  function_ = std::move(function);
+  active_.store(true, std::memory_order_release);
+}
+
+void CompletionHook::call(::c10d::OpType type, std::uint64_t sequence, Clock::time_point begin) {
+  const Clock::time_point end = Clock::now();
+  function_(std::make_shared<::c10d::WorkInfo>(type, sequence, begin, end, std::chrono::duration<float>(end - begin)));
+}
+
+void CompletionHook::follow(const std::shared_ptr<TensorTask>& task, ::c10d::OpType type) {
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(pending_, [](const auto& each) { return each->done(); });
+    pending_.push_back(task);
+  }
+  // The task outlives its own callbacks, so a plain pointer does; the hook may not outlive the group, so it is shared.
+  task->when_done([hook = shared_from_this(), done = task.get(), type, begin = Clock::now()] {
+    if (done->status().ok()) hook->call(type, done->operation().sequence, begin);
+  });
+}
+
+void CompletionHook::wait_for_pending(Communicator& group) {
+  std::vector<std::shared_ptr<TensorTask>> pending;
+  {
+    const std::lock_guard lock(mutex_);
+    pending = pending_;
+  }
+  for (const auto& task : pending) group.wait(*task, Nanos(0));
+}
+
+}  // namespace customccl::torch_shim
