@@ -108,9 +108,15 @@ Status Communicator::run(const Call& call) {
   Task task(call, limit_of(call));
   if (generation_ != fork_generation()) return refuse(task);
   Lane& lane = lane_of(call);
-  lane.post(task);
+  lane.post(task, looks());
   if (!task.done()) wait_for(lane, task);
   return task.status();
+}
+
+// Looks at a posted operation before leaving it to a wait or to the progress thread.
+int Communicator::looks() const {
+  constexpr int kLooks = 128;  // some 5 us
+  return spin_.now().count() > 0 ? kLooks : 1;
 }
 
 void Communicator::wait_for(Lane& lane, const Task& task) {
@@ -121,12 +127,7 @@ void Communicator::wait_for(Lane& lane, const Task& task) {
 void Communicator::post(const std::shared_ptr<Task>& task) {
   Lane& lane = lane_of(task->call());
   if (generation_ != fork_generation()) return lane.reject(*task, task);
-  lane.post(*task, task);
-  if (task->done()) return;
-  // Ranks that are in step finish a small operation within a microsecond or two: worth a few looks before leaving it.
-  for (int look = 0; look < 64 && !task->done() && spin_.now().count() > 0; ++look) {
-    if (!lane.drive()) relax();
-  }
+  lane.post(*task, looks(), task);
   if (!task->done()) Progress::get().watch(std::shared_ptr<Lane>(shared_from_this(), &lane));
 }
 

@@ -60,6 +60,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
                Doorbell& bell);
   Lane& lane_of(const Call& call) const;
   void drive_slowly(Lane& lane);
+  int looks() const;
   void wait_for(Lane& lane, const Task& task);
   void end(const Status& why, bool leave);
 

@@ -1,6 +1,15 @@
 #include "core/lane.h"
 
+#include "platform/cpu.h"
+
 namespace customccl {
+
+// Drives while anything moves. True when looking again is of no use: the task is done or the group failed.
+bool Lane::advance_until(const Task& task, Finished& finished) {
+  while (advance(finished) && !task.done() && finished.failure.ok()) {
+  }
+  return task.done() || !finished.failure.ok();
+}
 
 bool Lane::drive_locked() {
   Finished finished;
@@ -9,7 +18,7 @@ bool Lane::drive_locked() {
   return moved;
 }
 
-void Lane::post(Task& task, std::shared_ptr<Task> keep_alive) {
+void Lane::post(Task& task, int looks, std::shared_ptr<Task> keep_alive) {
   mutex_.lock();
   Finished finished;
   task.keep_alive_ = std::move(keep_alive);
@@ -18,7 +27,7 @@ void Lane::post(Task& task, std::shared_ptr<Task> keep_alive) {
     finish(task, refusal(task), finished);
   } else {
     accept(task, finished);
-    advance(finished);
+    while (!advance_until(task, finished) && --looks > 0) relax();
   }
   leave(finished);
 }

@@ -41,11 +41,6 @@ class SpinBudget {
 // Figures behind the stages (docs/performance.md): a flag crosses in 0.05 us, a yield costs 0.5 us, waking a sleeper 20 us.
 template <class Done, class Move, class Slow>
 void wait_until(SpinBudget& budget, Doorbell& bell, Done&& done, Move&& move, Slow&& slow) {
-  constexpr int kFirstLooks = 32;
-  for (int look = 0; look < kFirstLooks; ++look) {
-    if (done()) return;
-    if (!move()) relax();
-  }
   Clock::time_point begin = Clock::now();
   const Nanos yield = settings().yield;
   constexpr Nanos kShortSleep = std::chrono::milliseconds(1);
