@@ -38,6 +38,15 @@ def reports_of(outcomes: list[Any], survivors: list[int]) -> dict[int, Report]:
     return {rank: outcomes[rank].value for rank in survivors}
 
 
+def check_refused(error: Raised, op: str, *words: str) -> None:
+    """An op on a group that has failed before is refused at once, and the reason is given again."""
+    assert error.is_a("DistBackendError"), error
+    if not OURS:
+        return
+    for pattern in (op, r'group "[^"]*"', *words):
+        assert re.search(pattern, error.text), f"{pattern!r} is not in the message: {error.text}"
+
+
 def check_names(error: Raised, op: str, culprit: int, *words: str) -> None:
     """The error says which op, which call of it, which group, and which global rank it is about."""
     assert error.is_a("DistBackendError"), error

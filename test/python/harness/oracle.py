@@ -103,8 +103,8 @@ def reduced(
         total = reduce(_INTEGER[op], [each.numpy() for each in operands])
         return torch.from_numpy((total // len(operands)).astype(total.dtype) if op == AVG else total)
     wide = torch.stack([each.to(torch.complex128 if dtype in COMPLEX else torch.float64) for each in operands])
-    if op == PRODUCT:
-        return wide.prod(0).to(dtype)
+    if op == PRODUCT:  # not prod(): that starts from 1, which changes signs of complex zeros
+        return reduce(torch.mul, wide).to(dtype)
     if op == MIN:
         return wide.amin(0).to(dtype)
     if op == MAX:

@@ -15,7 +15,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from multiprocessing import connection
+from multiprocessing import connection, forkserver
 from typing import Any
 
 import pytest
@@ -27,6 +27,7 @@ from .remote import name_of
 from .settings import GRACE_S, GROUP_TIMEOUT_S, HARD_LIMIT_S
 
 Body = Callable[..., Any]
+context = multiprocessing.get_context("forkserver")
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,6 @@ class WorkerSet:
         self._events: dict[int, deque[Event]] = defaultdict(deque)
         self._outcomes: dict[int, Outcome] = {}
         self._busy = False
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["torch", "torch.distributed", "pytest", "numpy"])
         self._pipes: list[connection.Connection] = []
         self.processes: list[Any] = []
         self._seats = []
@@ -216,6 +215,8 @@ class Pool:
 
     def __init__(self) -> None:
         self._store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        context.set_forkserver_preload(["torch", "torch.distributed", "pytest", "numpy"])
+        forkserver.ensure_running()  # now, so that what it keeps open is there before any test looks
         self._warm: dict[int, WorkerSet] = {}
         self._fresh: list[WorkerSet] = []
         self._made = 0

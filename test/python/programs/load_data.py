@@ -1,4 +1,7 @@
-"""One rank that reads its data through DataLoader workers, between collectives. Arguments: start methods."""
+"""One rank that reads its data through DataLoader workers, between collectives.
+
+Arguments: for each rank, the start methods of its workers, with commas between.
+"""
 
 import os
 import sys
@@ -29,7 +32,8 @@ def main() -> None:
     dist.init_process_group(os.environ["TEST_BACKEND"])
     total = torch.zeros(1)
     dist.all_reduce(total)
-    for method in sys.argv[1:]:
+    methods = sys.argv[1 + dist.get_rank()].split(",")
+    for method in methods:
         loader = DataLoader(Numbers(), batch_size=4, num_workers=1, multiprocessing_context=method)
         for indices, libraries in loader:
             if method != "fork":  # a forked worker inherits the mappings of its parent
@@ -38,7 +42,7 @@ def main() -> None:
             dist.all_reduce(value)
             total += value
     size = dist.get_world_size()
-    assert total.item() == len(sys.argv[1:]) * size * sum(range(16)), total
+    assert total.item() == len(methods) * size * sum(range(16)), total
     dist.destroy_process_group()
     print("read everything")
 
