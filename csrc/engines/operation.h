@@ -26,6 +26,7 @@ struct Operation {
   int cursor = 0;                 // every member below it has reached the turn that `phase` waits for
   std::size_t chunk = 0;          // elements per chunk (of the whole tensor, or per block)
   std::size_t chunks = 0;
+  std::size_t room = 0;           // bytes of a staging slot that one turn uses
   std::size_t staged_bytes = 0;   // what this rank stages in all, for the store policy
   Store store = Store::kPlain;
   bool measured = false;          // the store policy learns from this one

@@ -27,6 +27,7 @@ void plan(const Context& context, Operation& op) {
   const std::size_t longest = longest_block(call);
   op.chunk = even_chunk(longest, elements_within(context.staging.slot_bytes(), element), kCacheLine / element);
   op.chunks = ceil_div(longest, op.chunk);
+  op.room = std::min(longest, op.chunk) * element;
   op.last_phase = static_cast<std::uint32_t>(std::max<std::size_t>(op.chunks, 1));
   op.staged_bytes = sends(call) ? call.inputs[0].count * element : 0;
 }
@@ -57,9 +58,9 @@ void copy_out(const Context& context, const Operation& op, std::size_t index, St
 
 Status run_staged(const Context& context, Operation& op, std::uint32_t phase) {
   const std::uint64_t turn = op.first_turn + phase;
-  if (phase < op.chunks && sends(*op.call)) copy_in(op, phase, context.staging.own_slot(turn));
+  if (phase < op.chunks && sends(*op.call)) copy_in(op, phase, context.staging.own_slot(turn, op.room));
   if (phase >= 1) {
-    copy_out(context, op, phase - 1, [&](int member) { return context.staging.slot(member, turn - 1); });
+    copy_out(context, op, phase - 1, [&](int member) { return context.staging.slot(member, turn - 1, op.room); });
   }
   return {};
 }

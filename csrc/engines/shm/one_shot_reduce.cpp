@@ -20,7 +20,7 @@ std::size_t total_count(const Call& call) {
 
 void plan(const Context&, Operation& op) {
   op.last_phase = 1;
-  op.staged_bytes = total_count(*op.call) * size_of(op.call->dtype);
+  op.staged_bytes = op.room = total_count(*op.call) * size_of(op.call->dtype);
 }
 
 void stage_inputs(std::byte* target, const Operation& op) {
@@ -59,9 +59,9 @@ Status run_inline(const Context& context, Operation& op, std::uint32_t phase) {
 
 Status run_staged(const Context& context, Operation& op, std::uint32_t phase) {
   if (phase == 0) {
-    stage_inputs(context.staging.own_slot(op.first_turn), op);
+    stage_inputs(context.staging.own_slot(op.first_turn, op.room), op);
   } else {
-    reduce_staged(context, op, [&](int member) { return context.staging.slot(member, op.first_turn); });
+    reduce_staged(context, op, [&](int member) { return context.staging.slot(member, op.first_turn, op.room); });
   }
   return {};
 }

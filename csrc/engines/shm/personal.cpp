@@ -81,7 +81,7 @@ void copy_in(const Context& context, const Operation& op, std::uint32_t phase) {
     const Outgoing outgoing = layout_of(context, op, context.rank(), receiver);
     const Range range = chunk_of(block.count, outgoing.chunk, phase);
     std::byte* base = outgoing.in_line ? context.members.own_line(op.first_turn).payload
-                                       : context.staging.own_slot(op.first_turn + phase);
+                                       : context.staging.own_slot(op.first_turn + phase, context.staging.slot_bytes());
     if (range.count == 0) continue;
     pack(base + outgoing.place, block, range.first, range.count, size_of(call.dtype), op.store);
   }
@@ -97,7 +97,7 @@ void copy_out(const Context& context, const Operation& op, std::uint32_t phase) 
     const Range range = chunk_of(count, outgoing.chunk, phase - 1);
     if (range.count == 0) continue;
     const std::byte* base = outgoing.in_line ? context.members.line(sender, op.first_turn).payload
-                                             : context.staging.slot(sender, op.first_turn + phase - 1);
+                                             : context.staging.slot(sender, op.first_turn + phase - 1, context.staging.slot_bytes());
     unpack(output_from(call, sender), range.first, range.count, base + outgoing.place, size_of(call.dtype), Store::kPlain);
   }
 }

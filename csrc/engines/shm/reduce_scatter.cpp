@@ -20,6 +20,7 @@ void plan(const Context& context, Operation& op) {
   op.chunk = even_chunk(longest, limit, kCacheLine / element);
   op.chunks = ceil_div(longest, op.chunk);
   op.last_phase = static_cast<std::uint32_t>(std::max<std::size_t>(op.chunks, 1));
+  op.room = static_cast<std::size_t>(context.size() - 1) * op.chunk * element;
   op.staged_bytes = longest * element * static_cast<std::size_t>(context.size() - 1);
 }
 
@@ -44,7 +45,7 @@ void reduce_own(const Context& context, const Operation& op, std::size_t index, 
   Reduction piece;
   for (int member = 0; member < context.size(); ++member) {
     const std::size_t skipped = member == context.rank() ? 0 : place(op, member, context.rank());
-    piece.staged[static_cast<std::size_t>(member)] = context.staging.slot(member, turn - 1) + skipped;
+    piece.staged[static_cast<std::size_t>(member)] = context.staging.slot(member, turn - 1, op.room) + skipped;
   }
   piece.own = &op.call->inputs[rank];
   piece.own_first = range.first;
@@ -56,7 +57,7 @@ void reduce_own(const Context& context, const Operation& op, std::size_t index, 
 
 Status run(const Context& context, Operation& op, std::uint32_t phase) {
   const std::uint64_t turn = op.first_turn + phase;
-  if (phase < op.chunks) copy_in(context, op, phase, context.staging.own_slot(turn));
+  if (phase < op.chunks) copy_in(context, op, phase, context.staging.own_slot(turn, op.room));
   if (phase >= 1 && phase <= op.chunks) reduce_own(context, op, phase - 1, turn);
   return {};
 }

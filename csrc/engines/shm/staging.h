@@ -9,10 +9,15 @@
 namespace customccl::shm {
 
 // Every rank's staging: kSlots slots in its own arena into which it copies what peers shall read. Slot of turn t: t mod kSlots;
-// at least two are needed (control_block.h), more only spread the stores over more memory. Made when a group first needs it.
+// at least two are needed (control_block.h). Made when a group first needs it.
+//
+// More slots, and moving small data on within its slot from turn to turn, spread the stores over more memory than the readers'
+// second-level caches hold: a store into a line that a reader still caches has to take it back first, which is the most
+// expensive thing here (64 KiB: 7 us instead of 2).
 class Staging {
  public:
   static constexpr std::size_t kSlots = 4;
+  static constexpr std::size_t kStep = 4096;
 
   explicit Staging(Members& members) : members_(members), bases_(static_cast<std::size_t>(members.size()), nullptr) {}
 
@@ -22,9 +27,13 @@ class Staging {
   Status ensure_all();
 
   std::size_t slot_bytes() const { return members_.slot_bytes(); }
-  std::byte* own_slot(std::uint64_t turn) { return slot(members_.rank(), turn); }
-  std::byte* slot(int member, std::uint64_t turn) {
-    return bases_[static_cast<std::size_t>(member)] + (turn % kSlots) * slot_bytes();
+  // Where an operation that uses `room` bytes per turn stages at `turn`. Every rank computes the same place.
+  std::byte* own_slot(std::uint64_t turn, std::size_t room) { return slot(members_.rank(), turn, room); }
+  std::byte* slot(int member, std::uint64_t turn, std::size_t room) {
+    const std::size_t step = (room + kStep - 1) / kStep * kStep;
+    const std::size_t places = step == 0 ? 1 : slot_bytes() / step;
+    const std::size_t offset = places < 2 ? 0 : turn / kSlots % places * step;
+    return bases_[static_cast<std::size_t>(member)] + (turn % kSlots) * slot_bytes() + offset;
   }
 
  private:

@@ -10,10 +10,11 @@
 namespace customccl::shm {
 
 // Chooses how a rank writes its staging. Stores into memory that the reader's core still caches are slow across last-level
-// caches (each line must be taken back) and non-temporal ones are not; within one cache it is the other way round. Which case
-// this is cannot be read off any table in a virtual machine, and changes when the hypervisor moves a core. So it is measured:
-// large operations try both and the faster one stays; every 64th tries the other again. The choice concerns only
-// the writer, so ranks need not agree. (Figures: docs/performance.md.)
+// caches (each line must be taken back) and non-temporal ones are not; within one cache it is often the other way round. Which
+// case this is cannot be read off any table in a virtual machine, and changes when the hypervisor moves a core. So it is measured
+// on the operations themselves, per size class: the first ones try both, the faster stays, now and then the other is tried
+// again, and when an operation takes twice what was known, everything is forgotten. The choice concerns only the writer, so
+// ranks need not agree; as they count alike, they try alike. (Figures: docs/performance.md.)
 class StorePolicy {
  public:
   StorePolicy();
@@ -22,18 +23,24 @@ class StorePolicy {
   Store choose(std::size_t bytes, bool& measure);
   void observe(Store store, std::size_t bytes, Nanos took);
 
-  Store preferred() const { return cost_[1] < cost_[0] ? Store::kStreaming : Store::kPlain; }
-
  private:
-  static constexpr std::size_t kMeasured = 512 << 10;  // smaller operations use what larger ones found out
-  static constexpr std::size_t kSmall = 16 << 10;      // below, plain: the reader takes it from our cache
-  static constexpr std::uint32_t kTrials = 6;          // first measured operations alternate
-  static constexpr std::uint32_t kRetry = 64;
+  static constexpr std::size_t kSmall = 2 << 10;  // below, plain: the reader takes it from our cache
+  static constexpr std::uint32_t kTrials = 8;     // alternating
+  static constexpr std::uint32_t kMeasure = 16;   // then every 16th is measured,
+  static constexpr std::uint32_t kRetry = 8;      // and every 8th of those tries the other way
+  static constexpr std::size_t kClasses = 16;     // by powers of two from kSmall
+
+  struct Class {
+    std::uint32_t count = 0;
+    std::uint32_t slow = 0;            // measurements in a row that took twice what was known
+    std::array<double, 2> cost{0, 0};  // ns per byte, by Store; 0 = not known
+    Store preferred() const { return cost[1] < cost[0] ? Store::kStreaming : Store::kPlain; }
+  };
+  Class& class_of(std::size_t bytes);
 
   bool fixed_ = false;
   Store fixed_store_ = Store::kPlain;
-  std::uint32_t measured_ = 0;
-  std::array<double, 2> cost_{0, 0};  // ns per byte, by Store; 0 = not known
+  std::array<Class, kClasses> classes_;
 };
 
 }  // namespace customccl::shm

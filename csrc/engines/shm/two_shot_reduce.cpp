@@ -29,6 +29,7 @@ void plan(const Context& context, Operation& op) {
   op.chunk = even_chunk(count, slice * size, size * kCacheLine / element);
   op.chunks = ceil_div(count, op.chunk);
   op.last_phase = static_cast<std::uint32_t>(op.chunks + 1);
+  op.room = op.chunk * element;
   op.staged_bytes = count * element;
 }
 
@@ -58,14 +59,14 @@ void reduce_own(const Context& context, const Operation& op, std::size_t index, 
   const Slice slice = slice_of(context, op, index, context.rank());
   Reduction piece;
   for (int member = 0; member < context.size(); ++member) {
-    piece.staged[static_cast<std::size_t>(member)] = context.staging.slot(member, turn - 1) + slice.place;
+    piece.staged[static_cast<std::size_t>(member)] = context.staging.slot(member, turn - 1, op.room) + slice.place;
   }
   piece.own = &op.call->inputs[0];
   piece.own_first = slice.range.first;
   piece.output = op.call->outputs.empty() ? nullptr : &op.call->outputs[0];
   piece.output_first = slice.range.first;
   const bool wanted_by_peers = op.call->op == Op::kAllReduce || context.rank() != op.call->root;
-  piece.published = wanted_by_peers ? context.staging.own_slot(turn) + slice.place : nullptr;
+  piece.published = wanted_by_peers ? context.staging.own_slot(turn, op.room) + slice.place : nullptr;
   piece.count = slice.range.count;
   reduce_piece(context, op, piece);
 }
@@ -75,14 +76,14 @@ void copy_out(const Context& context, const Operation& op, std::size_t index, st
   for (int step = 1; step < context.size(); ++step) {
     const int owner = (context.rank() + step) % context.size();
     const Slice slice = slice_of(context, op, index, owner);
-    unpack(op.call->outputs[0], slice.range.first, slice.range.count, context.staging.slot(owner, turn - 1) + slice.place,
+    unpack(op.call->outputs[0], slice.range.first, slice.range.count, context.staging.slot(owner, turn - 1, op.room) + slice.place,
            size_of(op.call->dtype), Store::kPlain);
   }
 }
 
 Status run(const Context& context, Operation& op, std::uint32_t phase) {
   const std::uint64_t turn = op.first_turn + phase;
-  if (phase < op.chunks) copy_in(context, op, phase, context.staging.own_slot(turn));
+  if (phase < op.chunks) copy_in(context, op, phase, context.staging.own_slot(turn, op.room));
   if (phase >= 1 && phase <= op.chunks) reduce_own(context, op, phase - 1, turn);
   if (phase >= 2) copy_out(context, op, phase - 2, turn);
   return {};
