@@ -18,8 +18,8 @@
 //   kByBlocks                    load and store are function calls, so a short strip costs hardly less than a long one
 //   load<isa>(wide, memory)      n consecutive elements into n accumulators, in any order the matching
 //   store<isa>(memory, wide)     store undoes
-// Memory may be unaligned. Every NaN is stored as the one positive quiet NaN: which operand's payload survives an addition
-// is the compiler's choice, so it would depend on the instruction set and on the element's place in a vector.
+// Memory may be unaligned. Every NaN is stored as the one positive quiet NaN: which operand's payload survives an
+// addition is the compiler's choice, so it would depend on the instruction set and on the element's place in a vector.
 
 namespace customccl::kernels {
 
@@ -79,8 +79,8 @@ struct Boolean {
   }
 };
 
-// bfloat16 is the upper half of a float32. Two neighbours are taken as one 32-bit word: even elements to the first half of
-// the accumulators, odd ones to the second. So vector code needs no widening, narrowing or shuffling.
+// bfloat16 is the upper half of a float32. Two neighbours are taken as one 32-bit word: even elements to the first half
+// of the accumulators, odd ones to the second. So vector code needs no widening, narrowing or shuffling.
 struct BFloat16 {
   using Wide = float;
   static constexpr std::size_t kSize = 2;

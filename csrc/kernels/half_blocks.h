@@ -7,7 +7,7 @@
 // float16 <-> float32 for blocks of elements, by the processor's conversion instructions (F16C).
 //
 // Why intrinsics here: no plain loop becomes those instructions under GCC 11 and 12, and the integer arithmetic of
-// small_float.h is 3 times (AVX-512) to 6 times (AVX2) slower: 1.7 and 0.9 against 5.6 x 10^9 elements/s, SUM of 2 in L2.
+// small_float.h is 3 times (AVX-512) to 6 times (AVX2) slower: 1.7 and 0.9 against 5.6 x 10^9 elements/s, SUM of 2.
 // Why functions, not inline: an inline function may not use instructions that the template around it does not name.
 // Rounding is to nearest even whatever the thread's mode; every NaN becomes the canonical one.
 

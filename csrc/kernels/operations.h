@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <type_traits>
 
-// The reduce operations on accumulators: combine(a, b) takes the next source in, finish(a, n) turns the accumulator of n
-// sources into the result. Integers wrap; they are computed as unsigned numbers of at least 32 bits, which cannot overflow.
+// The reduce operations on accumulators: combine(a, b) takes the next source in, finish(a, n) turns the accumulator of
+// n sources into the result. Integers wrap: they are computed as unsigned numbers of at least 32 bits.
 
 namespace customccl::kernels {
 
@@ -45,8 +45,8 @@ struct Product : Operation {
       return a * b;
     }
   }
-  // Only additions: GCC 12 turns a subtraction beside an addition into fused multiply-adds whatever -ffp-contract says, and
-  // those round once where the other instruction sets round twice.
+  // Only additions: GCC 12 turns a subtraction beside an addition into fused multiply-adds whatever -ffp-contract says,
+  // and those round once where the other instruction sets round twice.
   template <class Real>
   [[gnu::always_inline]] static Complex<Real> combine(Complex<Real> a, Complex<Real> b) {
     return {a.real * b.real + -a.imag * b.imag, a.real * b.imag + a.imag * b.real};
@@ -76,8 +76,8 @@ struct Avg : Sum {
     if constexpr (std::is_floating_point_v<T>) {
       return sum / static_cast<T>(n);
     } else if constexpr (sizeof(T) <= 4) {
-      // Exact: a quotient that is not whole is at least 1/n away from the next whole number, a relative distance over 2^-33,
-      // while rounding to double moves it by at most 2^-53. Unlike integer division this becomes vector code.
+      // Exact: a quotient that is not whole is at least 1/n away from the next whole number, a relative distance over
+      // 2^-33, while rounding to double moves it by at most 2^-53. Unlike integer division this becomes vector code.
       return static_cast<T>(static_cast<std::int64_t>(static_cast<double>(sum) / static_cast<double>(n)));
     } else if constexpr (std::is_signed_v<T>) {
       return sum / static_cast<T>(n);

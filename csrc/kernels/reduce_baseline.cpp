@@ -7,8 +7,7 @@ namespace {
 
 struct Baseline {
   template <class Element, class Operation>
-  static void reduce(std::byte* dst, const std::byte* const* sources, std::size_t n,
-                     std::size_t count) {
+  static void reduce(std::byte* dst, const std::byte* const* sources, std::size_t n, std::size_t count) {
     reduce_loop<InstructionSet::kBaseline, Element, Operation>(dst, sources, n, count);
   }
   template <class Element>

@@ -9,7 +9,7 @@
 #include "base/reduce_op.h"
 #include "platform/cpu.h"
 
-// The compiled loops of one instruction set. reduce() and scale() use the table of instruction_set(); tests compare tables.
+// The compiled loops, a table per instruction set. reduce() and scale() use that of instruction_set(), tests use all.
 
 namespace customccl::kernels {
 
@@ -38,8 +38,8 @@ extern const ReduceTable kAvx2Table;
 extern const ReduceTable kAvx512Table;
 #endif
 
-// What is done instead of (dtype, op) with the same bits as result, so that fewer loops need to be compiled: complex sums are
-// sums of twice as many reals, bit operations go by bytes, signed integers wrap as unsigned ones do.
+// What is done instead of (dtype, op) with the same bits as result, so that fewer loops need to be compiled: complex
+// sums are sums of twice as many reals, bit operations go by bytes, signed integers wrap as unsigned ones do.
 struct Equivalent {
   DType dtype;
   ReduceOp op;

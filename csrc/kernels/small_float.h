@@ -4,22 +4,22 @@
 #include <cstdint>
 #include <limits>
 
-// Floating formats of 8 and 16 bits to and from float32, by integer arithmetic without branches or tables, so that a loop
-// over it becomes vector code. One description serves float16 and the four float8 formats; bfloat16 needs none of it.
+// Floating formats of 8 and 16 bits to and from float32, by integer arithmetic without branches or tables, so that a
+// loop over it becomes vector code. One description serves float16 and the four float8 formats.
 //
-// Decoding is exact. Encoding rounds to nearest even, keeps denormals, and treats overflow and NaN as torch's conversion
-// does: float16 and e5m2 overflow to infinity, e4m3fn saturates (infinity too), the "uz" formats turn both into their NaN.
-// No float32 denormal occurs on the way, so flush-to-zero modes change nothing.
+// Decoding is exact. Encoding rounds to nearest even, keeps denormals, and treats overflow and NaN as torch's
+// conversion does: float16 and e5m2 overflow to infinity, e4m3fn saturates (infinity too), the "uz" formats turn both
+// into their NaN. No float32 denormal occurs on the way, so flush-to-zero modes change nothing.
 
 namespace customccl::kernels {
 
 struct SmallFloatFormat {
-  int width;               // bits altogether
-  int mantissa_bits;       // stored ones
-  int bias;                // of the exponent
-  std::int32_t largest;    // code of the largest finite number
-  std::int32_t overflow;   // code of what is larger than that
-  std::int32_t nan;        // code written for NaN
+  int width;              // bits altogether
+  int mantissa_bits;      // stored ones
+  int bias;               // of the exponent
+  std::int32_t largest;   // code of the largest finite number
+  std::int32_t overflow;  // code of what is larger than that
+  std::int32_t nan;       // code written for NaN
 
   bool operator==(const SmallFloatFormat&) const = default;
 };

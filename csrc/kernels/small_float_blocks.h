@@ -10,8 +10,8 @@
 
 // small_float.h applied to n consecutive elements, compiled for an instruction set.
 //
-// Functions of their own, called once per strip: inlined into every reduce loop the conversions would be over a megabyte of
-// code for a fifth more speed. They are found by `isa`, so no two files give one name two meanings.
+// Functions of their own, called once per strip: inlined into every reduce loop the conversions would be over a
+// megabyte of code for a fifth more speed. They are found by `isa`, so no two files give one name two meanings.
 
 namespace customccl::kernels {
 

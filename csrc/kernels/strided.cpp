@@ -1,137 +1,143 @@
 #include "kernels/strided.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <cstring>
-#include <span>
+#include <type_traits>
 
+#include "kernels/row_walk.h"
 #include "kernels/streaming.h"
 
-// A strided view is walked row by row, a row being a run along the innermost dimension. Where a range begins inside a row
-// comes from one division per dimension; from then on an odometer of the outer dimensions only adds and compares.
+// Three ways to move a row, by how its elements lie in memory:
+//
+//   one after the other          memcpy, or streaming stores for long rows
+//   apart                        a loop with a constant element size
+//   far apart, next row close    (a transposed tensor) tiles: a row alone would use one element of every cache line it
+//                                touches, and the lines would be gone before the next row comes
+//
+// Transposing float32, Zen 4, ns per element by tiles and row by row: 2048 x 2048 2.9 and 12, 2000 x 2000 1.0 and 1.3.
 
 namespace customccl {
 namespace {
 
-// No tensor has more: each dimension has at least two elements (Layout), and an index fits 63 bits.
-constexpr std::size_t kMaxDims = 64;
+using kernels::RowWalk;
 
-// Where the current row lies.
-class RowWalk {
- public:
-  RowWalk(std::span<const Dim> dims, std::size_t index) : outer_(dims.first(dims.size() - 1)), row_(dims.back()) {
-    auto rest = static_cast<std::int64_t>(index);
-    column_ = rest % row_.size;
-    rest /= row_.size;
-    for (std::size_t d = outer_.size(); d-- > 0;) {
-      position_[d] = rest % outer_[d].size;
-      rest /= outer_[d].size;
-      offset_ += position_[d] * outer_[d].stride;
-    }
+// Which way elements go: between `memory`, the view's, and `packed`.
+struct Pack {
+  using Packed = std::byte*;
+  using Memory = const std::byte*;
+  static void move(Packed packed, Memory memory, std::size_t bytes) { std::memcpy(packed, memory, bytes); }
+  static void stream(Packed packed, Memory memory, std::size_t bytes) {
+    kernels::streaming_copy(packed, memory, bytes);
   }
+};
 
-  std::int64_t offset() const { return offset_ + column_ * row_.stride; }  // elements from the tensor's first
-  std::size_t left_in_row() const { return static_cast<std::size_t>(row_.size - column_); }
-  std::int64_t stride() const { return row_.stride; }
+struct Unpack {
+  using Packed = const std::byte*;
+  using Memory = std::byte*;
+  static void move(Packed packed, Memory memory, std::size_t bytes) { std::memcpy(memory, packed, bytes); }
+  static void stream(Packed packed, Memory memory, std::size_t bytes) {
+    kernels::streaming_copy(memory, packed, bytes);
+  }
+};
 
-  void next_row() {
-    column_ = 0;
-    for (std::size_t d = outer_.size(); d-- > 0;) {
-      offset_ += outer_[d].stride;
-      if (++position_[d] < outer_[d].size) return;
-      offset_ -= position_[d] * outer_[d].stride;
-      position_[d] = 0;
+template <class Way, std::size_t size>
+class Mover {
+ public:
+  using Packed = typename Way::Packed;
+  using Memory = typename Way::Memory;
+
+  explicit Mover(Store store) : store_(store) {}
+
+  void move(const View& view, std::size_t first, std::size_t count, Packed packed) const {
+    RowWalk walk(view.layout->dims, view.begin + first);
+    for (auto left = static_cast<std::int64_t>(count); left > 0;) {
+      const Memory memory = view.data + walk.offset() * kSize;
+      const std::int64_t rows = std::min(walk.whole_rows(), left / walk.row_size());
+      const bool tiled = transposed(walk) && rows >= kTile;
+      const std::int64_t length = tiled ? kTile * walk.row_size() : std::min(walk.left_in_row(), left);
+      if (tiled) {
+        move_tiles(packed, memory, walk);
+      } else {
+        move_row(packed, memory, walk.stride(), length);
+      }
+      walk.advance(tiled ? kTile : 1);
+      packed += length * kSize;
+      left -= length;
     }
   }
 
  private:
-  std::span<const Dim> outer_;
-  Dim row_;
-  std::int64_t column_ = 0;
-  std::int64_t offset_ = 0;
-  std::array<std::int64_t, kMaxDims> position_;  // only outer_.size() of them are used
+  static constexpr auto kSize = static_cast<std::int64_t>(size);
+  static constexpr std::int64_t kLine = 64;
+  // Rows, and columns, of a tile. Rows a power of two apart share a cache set, which holds 8 lines.
+  static constexpr std::int64_t kTile = 8;
+  // Shorter rows are not worth the call of memcpy, or the partly written lines of streaming.
+  static constexpr std::int64_t kWorthCall = 32;
+  static constexpr std::int64_t kWorthStreaming = 1024;
+
+  static bool transposed(const RowWalk& walk) {
+    return walk.stride() * kSize >= kLine && walk.row_step() * kSize < kLine && walk.row_step() > 0;
+  }
+
+  void move_row(Packed packed, Memory memory, std::int64_t stride, std::int64_t count) const {
+    const std::int64_t bytes = count * kSize;
+    if (stride != 1 || bytes < kWorthCall) {
+      for (std::int64_t i = 0; i < count; ++i) Way::move(packed + i * kSize, memory + i * stride * kSize, size);
+    } else if (store_ == Store::kStreaming && bytes >= kWorthStreaming) {
+      Way::stream(packed, memory, static_cast<std::size_t>(bytes));
+    } else {
+      Way::move(packed, memory, static_cast<std::size_t>(bytes));
+    }
+  }
+
+  // kTile whole rows, kTile columns at a time: the inner loop runs along the cache lines of the view.
+  static void move_tiles(Packed packed, Memory memory, const RowWalk& walk) {
+    const std::int64_t columns = walk.row_size();
+    for (std::int64_t begin = 0; begin < columns; begin += kTile) {
+      const std::int64_t end = std::min(begin + kTile, columns);
+      for (std::int64_t column = begin; column < end; ++column) {
+        for (std::int64_t row = 0; row < kTile; ++row) {
+          Way::move(packed + (row * columns + column) * kSize,
+                    memory + (row * walk.row_step() + column * walk.stride()) * kSize, size);
+        }
+      }
+    }
+  }
+
+  Store store_;
 };
 
-// Runs at least this long are worth streaming; in shorter ones most lines are cut at an end.
-constexpr std::size_t kStreamedRun = 1024;
-
-void copy_run(std::byte* dst, const std::byte* src, std::size_t bytes, Store store) {
-  if (store == Store::kStreaming && bytes >= kStreamedRun) {
-    kernels::streaming_copy(dst, src, bytes);
-  } else {
-    std::memcpy(dst, src, bytes);
-  }
-}
-
-// Copies `count` elements of `size` bytes between places `to_step` and `from_step` bytes apart.
-template <std::size_t size>
-void copy_steps(std::byte* to, std::size_t to_step, const std::byte* from, std::size_t from_step, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i, to += to_step, from += from_step) std::memcpy(to, from, size);
-}
-
-// Calls row(memory, packed, count, stride) for each run of the range; `packed` counts elements from its beginning.
-template <class Row>
-void for_each_row(const View& view, std::size_t first, std::size_t count, std::size_t element_size, const Row& row) {
-  RowWalk walk(view.layout->dims, view.begin + first);
-  for (std::size_t done = 0; done < count; walk.next_row()) {
-    const std::size_t length = std::min(walk.left_in_row(), count - done);
-    row(view.data + walk.offset() * static_cast<std::int64_t>(element_size), done, length, walk.stride());
-    done += length;
-  }
-}
-
-template <std::size_t size>
-void pack_rows(std::byte* dst, const View& view, std::size_t first, std::size_t count, Store store) {
-  for_each_row(view, first, count, size, [&](const std::byte* memory, std::size_t at, std::size_t length, auto stride) {
-    if (stride == 1) {
-      copy_run(dst + at * size, memory, length * size, store);
-    } else {
-      copy_steps<size>(dst + at * size, size, memory, static_cast<std::size_t>(stride) * size, length);
-    }
-  });
-}
-
-template <std::size_t size>
-void unpack_rows(const View& view, std::size_t first, std::size_t count, const std::byte* src, Store store) {
-  for_each_row(view, first, count, size, [&](std::byte* memory, std::size_t at, std::size_t length, auto stride) {
-    if (stride == 1) {
-      copy_run(memory, src + at * size, length * size, store);
-    } else {
-      copy_steps<size>(memory, static_cast<std::size_t>(stride) * size, src + at * size, size, length);
-    }
-  });
-}
-
-// Calls run with the element size as a constant.
-template <class Run>
-void with_size(std::size_t element_size, const Run& run) {
+template <class Way>
+void move(const View& view, std::size_t first, std::size_t count, typename Way::Packed packed, std::size_t element_size,
+          Store store) {
   switch (element_size) {
-    case 1: return run(std::integral_constant<std::size_t, 1>());
-    case 2: return run(std::integral_constant<std::size_t, 2>());
-    case 4: return run(std::integral_constant<std::size_t, 4>());
-    case 8: return run(std::integral_constant<std::size_t, 8>());
-    case 16: return run(std::integral_constant<std::size_t, 16>());
+    case 1: Mover<Way, 1>(store).move(view, first, count, packed); break;
+    case 2: Mover<Way, 2>(store).move(view, first, count, packed); break;
+    case 4: Mover<Way, 4>(store).move(view, first, count, packed); break;
+    case 8: Mover<Way, 8>(store).move(view, first, count, packed); break;
+    case 16: Mover<Way, 16>(store).move(view, first, count, packed); break;
   }
+  if (store == Store::kStreaming) kernels::streaming_fence();
 }
 
+// A layout without dimensions is a single element.
 bool in_one_run(const View& view) { return view.contiguous() || view.layout->dims.empty(); }
 
 }  // namespace
 
-void pack(std::byte* dst, const View& view, std::size_t first, std::size_t count, std::size_t element_size, Store store) {
+void pack(std::byte* dst, const View& view, std::size_t first, std::size_t count, std::size_t element_size,
+          Store store) {
   if (count == 0) return;
   if (in_one_run(view)) return copy(dst, view.at(first, element_size), count * element_size, store);
-  with_size(element_size, [&](auto size) { pack_rows<size>(dst, view, first, count, store); });
-  if (store == Store::kStreaming) kernels::streaming_fence();
+  move<Pack>(view, first, count, dst, element_size, store);
 }
 
 void unpack(const View& view, std::size_t first, std::size_t count, const std::byte* src, std::size_t element_size,
             Store store) {
   if (count == 0) return;
   if (in_one_run(view)) return copy(view.at(first, element_size), src, count * element_size, store);
-  with_size(element_size, [&](auto size) { unpack_rows<size>(view, first, count, src, store); });
-  if (store == Store::kStreaming) kernels::streaming_fence();
+  move<Unpack>(view, first, count, src, element_size, store);
 }
 
 }  // namespace customccl

@@ -34,7 +34,8 @@ TEST_P(Copy, MovesEveryByteForEveryAlignment) {
 }
 
 TEST_P(Copy, MovesEveryByteForEverySmallSize) {
-  for (std::size_t bytes = 0; bytes < 520; ++bytes) ASSERT_NO_FATAL_FAILURE(expect_copied(bytes, bytes % 64, 3, GetParam()));
+  for (std::size_t bytes = 0; bytes < 520; ++bytes)
+    ASSERT_NO_FATAL_FAILURE(expect_copied(bytes, bytes % 64, 3, GetParam()));
 }
 
 TEST_P(Copy, MovesManyLines) { ASSERT_NO_FATAL_FAILURE(expect_copied((1u << 20) + 77, 9, 0, GetParam())); }
@@ -49,9 +50,8 @@ TEST_P(Copy, OntoItselfDoesNothing) {
 
 TEST_P(Copy, OfNothingTakesNullPointers) { copy(nullptr, nullptr, 0, GetParam()); }
 
-INSTANTIATE_TEST_SUITE_P(Both, Copy, testing::Values(Store::kPlain, Store::kStreaming), [](const auto& test) {
-  return test.param == Store::kPlain ? "plain" : "streaming";
-});
+INSTANTIATE_TEST_SUITE_P(Both, Copy, testing::Values(Store::kPlain, Store::kStreaming),
+                         [](const auto& test) { return test.param == Store::kPlain ? "plain" : "streaming"; });
 
 }  // namespace
 }  // namespace customccl::test

@@ -8,7 +8,7 @@
 
 namespace customccl::test {
 
-// `bytes` of memory that start `misalignment` bytes after a cache line, filled with a pattern and guarded on both sides.
+// Memory that starts `misalignment` bytes into a cache line, filled with a pattern and guarded on both sides.
 class Guarded {
  public:
   explicit Guarded(std::size_t bytes, std::size_t misalignment = 0)

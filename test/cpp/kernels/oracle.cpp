@@ -68,8 +68,8 @@ unsigned largest_finite(const Narrow& format) {
   return code;
 }
 
-// The nearest value in the list, of two equally near the one with an even code. One step above the largest finite number
-// stands for overflow.
+// The nearest value in the list, of two equally near the one with an even code. One step above the largest finite
+// number stands for overflow.
 unsigned narrow_code(const Narrow& format, double value) {
   const unsigned sign_bit = 1u << (format.width - 1);
   const unsigned largest = largest_finite(format);
@@ -89,7 +89,8 @@ unsigned narrow_code(const Narrow& format, double value) {
   unsigned low = 0, high = largest;  // narrow_value(low) <= magnitude, and so for every code below the answer
   while (low < high) {
     const unsigned middle = (low + high + 1) / 2;
-    (narrow_value(format, middle) <= magnitude ? low : high) = narrow_value(format, middle) <= magnitude ? middle : middle - 1;
+    (narrow_value(format, middle) <= magnitude ? low : high) =
+        narrow_value(format, middle) <= magnitude ? middle : middle - 1;
   }
   if (low < largest) {
     const double below = magnitude - narrow_value(format, low);
@@ -184,7 +185,8 @@ Value decode(DType dtype, const std::byte* memory) {
     case DType::kBool: return {get<std::uint8_t>(memory) != 0 ? 1u : 0u, 0, 0};
     case DType::kFloat32: return {0, static_cast<double>(get<float>(memory)), 0};
     case DType::kFloat64: return {0, get<double>(memory), 0};
-    case DType::kComplex64: return {0, static_cast<double>(get<float>(memory)), static_cast<double>(get<float>(memory, 1))};
+    case DType::kComplex64:
+      return {0, static_cast<double>(get<float>(memory)), static_cast<double>(get<float>(memory, 1))};
     case DType::kComplex128: return {0, get<double>(memory), get<double>(memory, 1)};
     default: break;
   }
@@ -198,8 +200,12 @@ void encode(DType dtype, const Value& value, std::byte* memory) {
   switch (dtype) {
     case DType::kFloat32: return put(memory, canonical<float>(value.real));
     case DType::kFloat64: return put(memory, canonical<double>(value.real));
-    case DType::kComplex64: put(memory, canonical<float>(value.imag), 1); return put(memory, canonical<float>(value.real));
-    case DType::kComplex128: put(memory, canonical<double>(value.imag), 1); return put(memory, canonical<double>(value.real));
+    case DType::kComplex64:
+      put(memory, canonical<float>(value.imag), 1);
+      return put(memory, canonical<float>(value.real));
+    case DType::kComplex128:
+      put(memory, canonical<double>(value.imag), 1);
+      return put(memory, canonical<double>(value.real));
     default: break;
   }
   std::uint64_t bits = value.bits;
@@ -224,7 +230,9 @@ void fill(DType dtype, std::size_t source, std::size_t index, std::byte* memory)
   const std::uint64_t mixed = (index * 2654435761u + source * 40503u + 12345u) * 0x9e3779b97f4a7c15u >> 20;
   const double sign = mixed % 3 == 0 ? -1 : 1;
   const double step = size_of(dtype) == 1 ? 8 : 1024;
-  const auto part = [&](std::uint64_t salt) { return sign * (0.25 + static_cast<double>((mixed ^ salt) % 4096) / step / 4); };
+  const auto part = [&](std::uint64_t salt) {
+    return sign * (0.25 + static_cast<double>((mixed ^ salt) % 4096) / step / 4);
+  };
   Value value{mixed * 0x2545f4914f6cdd1du, part(0), part(0x555)};
   if (dtype == DType::kBool) value.bits = mixed % 5 == 0 ? mixed % 7 : 0;
   encode(dtype, value, memory);

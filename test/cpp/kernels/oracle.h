@@ -8,8 +8,8 @@
 #include "base/dtype.h"
 #include "base/reduce_op.h"
 
-// What the kernels should compute, written a second time in the plainest way: one element at a time, in double or long double
-// where that is exact, and small floats by searching the list of all their values.
+// What the kernels should compute, written a second time in the plainest way: one element at a time, in double rounded to
+// the accumulator after each step, and small floats by searching the list of all their values.
 
 namespace customccl::test {
 
@@ -30,7 +30,7 @@ double accumulated(DType dtype, double value);
 void expected_reduce(DType dtype, ReduceOp op, const std::vector<const std::byte*>& sources, std::byte* result);
 void expected_scale(DType dtype, const std::byte* source, std::complex<double> factor, std::byte* result);
 
-// A readable value for (source, index): differs per position and per source, small enough for sums and products to stay finite.
+// A value for (source, index): differs per position and per source, small enough for sums and products to stay finite.
 void fill(DType dtype, std::size_t source, std::size_t index, std::byte* memory);
 
 }  // namespace customccl::test

@@ -66,8 +66,8 @@ struct Problem {
   }
 
   std::string where(InstructionSet set, std::size_t alias) const {
-    return to_string(what_) + " on " + customccl::to_string(set) + ", " + std::to_string(sources_.size()) + " sources, dst is " +
-           std::to_string(alias);
+    return to_string(what_) + " on " + customccl::to_string(set) + ", " + std::to_string(sources_.size()) +
+           " sources, dst is " + std::to_string(alias);
   }
 
   Case what_;
@@ -110,8 +110,8 @@ TEST_P(Reduce, ByTheChosenInstructionSetIsTheSame) {
   const std::size_t bytes = 100 * size_of(GetParam().dtype);
   Guarded chosen(bytes, 3), table(bytes, 5);
   reduce(chosen.data(), problem.pointers(), 100, GetParam().dtype, GetParam().op);
-  kernels::reduce(kernels::reduce_table(InstructionSet::kBaseline), table.data(), problem.pointers(), 100, GetParam().dtype,
-                  GetParam().op);
+  kernels::reduce(kernels::reduce_table(InstructionSet::kBaseline), table.data(), problem.pointers(), 100,
+                  GetParam().dtype, GetParam().op);
   EXPECT_EQ(std::memcmp(chosen.data(), table.data(), bytes), 0);
 }
 

@@ -9,8 +9,8 @@
 #include "kernels/reduce_table.h"
 #include "kernels/tables.h"
 
-// Every pair of the values where arithmetic is peculiar: NaN of both signs and kinds, infinities, both zeros, denormals,
-// overflow, ties of rounding, integers at their limits. For types of one byte: every pair there is.
+// Every pair of the values where arithmetic is peculiar: NaN of both signs and kinds, infinities, both zeros,
+// denormals, overflow, ties of rounding, integers at their limits. For types of one byte: every pair there is.
 
 namespace customccl::test {
 namespace {
@@ -27,9 +27,22 @@ void append(Elements& elements, T value) {
 template <class T>
 std::vector<T> peculiar_floats() {
   using Limits = std::numeric_limits<T>;
-  std::vector<T> all{0, Limits::denorm_min(), 3 * Limits::denorm_min(), Limits::min(), Limits::min() - Limits::denorm_min(),
-                     1, 1 + Limits::epsilon(), 3, T(1) / 3, Limits::max(), Limits::max() / 2, Limits::infinity(),
-                     Limits::quiet_NaN(), Limits::signaling_NaN(), 1 / Limits::epsilon(), Limits::epsilon() / 2};
+  std::vector<T> all{0,
+                     Limits::denorm_min(),
+                     3 * Limits::denorm_min(),
+                     Limits::min(),
+                     Limits::min() - Limits::denorm_min(),
+                     1,
+                     1 + Limits::epsilon(),
+                     3,
+                     T(1) / 3,
+                     Limits::max(),
+                     Limits::max() / 2,
+                     Limits::infinity(),
+                     Limits::quiet_NaN(),
+                     Limits::signaling_NaN(),
+                     1 / Limits::epsilon(),
+                     Limits::epsilon() / 2};
   for (std::size_t i = 0, n = all.size(); i < n; ++i) all.push_back(-all[i]);
   return all;
 }
@@ -76,9 +89,9 @@ Elements peculiar(DType dtype) {
     for (unsigned code = 0; code < 256; ++code) append(elements, static_cast<std::uint8_t>(code));
     return elements;
   }
-  // 16-bit floats: denormals, around 1, the largest, infinity and NaN, both signs. Integers: around zero and both limits.
-  return patterns(size_of(dtype), {0x00, 0x01, 0x02, 0x08, 0x3b, 0x3c, 0x3f, 0x40, 0x78, 0x7b, 0x7c, 0x7e, 0x7f, 0x80, 0x81,
-                                   0x88, 0xbc, 0xbf, 0xfb, 0xfc, 0xfe, 0xff});
+  // 16-bit floats: denormals, around 1, the largest, infinity and NaN, both signs. Integers: near zero and limits.
+  return patterns(size_of(dtype), {0x00, 0x01, 0x02, 0x08, 0x3b, 0x3c, 0x3f, 0x40, 0x78, 0x7b, 0x7c,
+                                   0x7e, 0x7f, 0x80, 0x81, 0x88, 0xbc, 0xbf, 0xfb, 0xfc, 0xfe, 0xff});
 }
 
 class SpecialValues : public testing::TestWithParam<Case> {};
@@ -117,7 +130,8 @@ TEST_P(SpecialValues, DoNotDependOnThePlaceInTheBuffer) {
       Elements whole(n * size);
       std::vector<Elements> sources(sources_count, values);
       for (std::size_t k = 0; k < sources_count; ++k) {
-        std::rotate(sources[k].begin(), sources[k].begin() + static_cast<std::ptrdiff_t>(k * 5 * size), sources[k].end());
+        std::rotate(sources[k].begin(), sources[k].begin() + static_cast<std::ptrdiff_t>(k * 5 * size),
+                    sources[k].end());
       }
       std::vector<const std::byte*> at(sources_count);
       for (std::size_t k = 0; k < sources_count; ++k) at[k] = sources[k].data();

@@ -89,7 +89,8 @@ void expect_unpacked(const Layout& layout, std::size_t begin, std::size_t first,
   }
   const View view{tensor.data(), &layout, begin, elements(layout) - begin};
   unpack(view, first, count, source.data(), size, store);
-  ASSERT_EQ(std::memcmp(tensor.data(), expected.data(), expected.size()), 0) << describe(layout) << first << "+" << count;
+  ASSERT_EQ(std::memcmp(tensor.data(), expected.data(), expected.size()), 0)
+      << describe(layout) << first << "+" << count;
   ASSERT_TRUE(tensor.guards_intact()) << describe(layout);
 }
 
@@ -112,8 +113,8 @@ TEST_P(Strided, RandomRangesOfRandomLayoutsFollowTheIndexFormula) {
 }
 
 TEST_P(Strided, LongRowsAndTransposesWork) {
-  const Layout shapes[] = {{{{3, 5000}, {4097, 1}}}, {{{300, 1}, {200, 300}}}, {{{2, 1}, {1000, 7}}}, {{{65, 130}, {64, 2}}},
-                           {{{5, 0}, {100, 1}}},     {{{2, 70000}, {129, 1}, {257, 130}}}};
+  const Layout shapes[] = {{{{3, 5000}, {4097, 1}}}, {{{300, 1}, {200, 300}}}, {{{2, 1}, {1000, 7}}},
+                           {{{65, 130}, {64, 2}}},   {{{5, 0}, {100, 1}}},     {{{2, 70000}, {129, 1}, {257, 130}}}};
   for (const Layout& layout : shapes) {
     const std::size_t total = elements(layout);
     for (const Store store : {Store::kPlain, Store::kStreaming}) {
