@@ -8,8 +8,8 @@
 #include "base/dtype.h"
 #include "base/reduce_op.h"
 
-// What the kernels should compute, written a second time in the plainest way: one element at a time, in double rounded to
-// the accumulator after each step, and small floats by searching the list of all their values.
+// What the kernels should compute, written a second time in the plainest way: one element at a time, in double rounded
+// to the accumulator after each step, and small floats by searching the list of all their values.
 
 namespace customccl::test {
 
