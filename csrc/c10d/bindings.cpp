@@ -8,6 +8,11 @@
 
 // The Python module _shim_<torch minor>. torch is imported before it (torch_customccl/_loader.py), so its base classes are known.
 
+// torch.utils.cpp_extension.load builds the same sources and says the name of the module in its own way.
+#ifndef CUSTOMCCL_SHIM_NAME
+#define CUSTOMCCL_SHIM_NAME TORCH_EXTENSION_NAME
+#endif
+
 namespace py = pybind11;
 
 namespace customccl::torch_shim {

@@ -30,7 +30,8 @@ struct Operation {
   std::size_t staged_bytes = 0;   // what this rank stages in all, for the store policy
   Store store = Store::kPlain;
   bool measured = false;          // the store policy learns from this one
-  Clock::time_point entered{};    // when phase 1 began
+  Clock::time_point resumed{};    // when phase 0, then phase 1 began
+  Nanos spent{0};                 // in phase 0: the wait for late peers that follows does not count
 };
 
 }  // namespace customccl

@@ -90,7 +90,7 @@ constexpr std::array kRows{
         "16G", bytes<&S::arena_bytes, 16 * kMiB, 64 * kTiB>},
     Row{"CUSTOMCCL_SLOT_BYTES", "size of one staging slot of a large operation", "1M",
         bytes<&S::slot_bytes, 4 * kKiB, 1024 * kMiB>},
-    Row{"CUSTOMCCL_ONE_SHOT_BYTES", "reductions up to this size are done by every rank at once", "64K",
+    Row{"CUSTOMCCL_ONE_SHOT_BYTES", "reductions of two ranks up to this size are done by both at once; shared by more ranks", "8K",
         bytes<&S::one_shot_bytes, 0, 16 * kMiB>},
     Row{"CUSTOMCCL_STAGING_BUDGET", "staging memory of all groups of a process together; beyond it slots shrink", "1G",
         bytes<&S::staging_budget, 1 * kMiB, 64 * kTiB>},

@@ -14,7 +14,9 @@ Status ShmEngine::start(Operation& op) {
   if (op.algorithm->uses_staging) {
     if (Status status = staging_.ensure_own(); !status.ok()) return status;
   }
+  if (op.measured) op.resumed = Clock::now();
   if (Status status = op.algorithm->run(context_, op, 0); !status.ok()) return status;
+  if (op.measured) op.spent = Clock::now() - op.resumed;
   if (is_personal(call.op)) pairs_.show(*members_, op.first_turn);
   Line& line = members_->own_line(op.first_turn);
   signature_ = fingerprint(op, pairs_);
@@ -35,7 +37,7 @@ Status ShmEngine::advance(Operation& op, Step& step) {
   }
   if (Status status = op.algorithm->run(context_, op, op.phase); !status.ok()) return status;
   if (op.phase == op.last_phase) {
-    if (op.measured) store_policy_.observe(op.store, op.staged_bytes, Clock::now() - op.entered);
+    if (op.measured) store_policy_.observe(op.store, op.staged_bytes, op.spent + (Clock::now() - op.resumed));
     step = Step::kDone;
     return {};
   }
@@ -48,7 +50,7 @@ Status ShmEngine::advance(Operation& op, Step& step) {
 }
 
 Status ShmEngine::enter(Operation& op) {
-  if (op.measured) op.entered = Clock::now();
+  if (op.measured) op.resumed = Clock::now();
   if (Status status = compare_calls(op); !status.ok()) return status;
   return op.algorithm->uses_staging ? staging_.ensure_all() : Status{};
 }
