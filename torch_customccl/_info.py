@@ -4,6 +4,7 @@ import os
 import platform
 from typing import Any
 
+from torch_customccl._fallback import groups_over_gloo
 from torch_customccl._loader import load, shims
 from torch_customccl._version import __version__
 
@@ -16,6 +17,7 @@ def gather() -> dict[str, Any]:
         "problem": problem,
         "library": library,
         "shared_memory": shared_memory(),
+        "groups_over_gloo": dict(groups_over_gloo),
     }
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from torch_customccl._fallback import over_gloo
 from torch_customccl._loader import load
 
 
@@ -46,9 +47,11 @@ def make_backend(
     """
     shim = load()
     ours = options if isinstance(options, shim.Options) else None
-    return shim.create_backend(
-        _own_keys(store, rank), rank, size, timeout, name, list(global_ranks) or list(range(size)), ours
-    )
+    keys = _own_keys(store, rank)
+    try:
+        return shim.create_backend(keys, rank, size, timeout, name, list(global_ranks) or list(range(size)), ours)
+    except dist.DistNetworkError as error:  # raised on every rank of the group, or on none
+        return over_gloo(keys, rank, size, timeout, name, str(error))
 
 
 def create_group(

@@ -26,9 +26,8 @@ Status MemberRecord::from_text(const std::string& text, MemberRecord& out) {
       out.arena.pid >> out.arena.boot_id >> out.arena.host >> out.block_offset >> out.nonce >> out.slot_bytes >> out.ring_bytes >> out.size >>
       cpus;
   if (!words || format != kFormat) {
-    return {Code::kUnreachable,
-            "it announced itself as \"" + text.substr(0, 40) +
-                "\", which this version of customccl does not understand (do all ranks run the same version?)"};
+    return {Code::kUnreachable, "it says \"" + text.substr(0, 400) +
+                                    "\", and not where its memory is (do all ranks run the same version of customccl?)"};
   }
   out.cpus = parse_cpu_set(cpus);
   return {};

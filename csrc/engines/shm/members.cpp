@@ -26,7 +26,11 @@ std::size_t proposed_slot_bytes(const HostArena& arena) {
 
 Status Members::meet(const GroupSpec& spec, Bootstrap& bootstrap, const Deadline& deadline, std::unique_ptr<Members>& out) {
   std::unique_ptr<Members> members(new Members(spec));
-  if (Status status = members->announce(bootstrap); !status.ok()) return status;
+  if (Status status = members->announce(bootstrap); !status.ok()) {
+    // The others shall not wait for a record that never comes.
+    if (Status told = bootstrap.put(key_of(spec.rank), "no shared memory: " + status.message); !told.ok()) return told;
+    return {Code::kUnreachable, std::move(status.message), members->global_rank(spec.rank)};
+  }
   for (int member = 0; member < spec.size; ++member) {
     Status status = members->learn(member, bootstrap, deadline);
     if (status.ok()) continue;

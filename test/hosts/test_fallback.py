@@ -1,0 +1,91 @@
+"""Ranks that cannot share memory: the group still works, over gloo, and says why."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+BODY = """
+import sys, torch, torch.distributed as dist
+rank = int(sys.argv[1])
+dist.init_process_group("customccl", init_method="file://" + sys.argv[2], rank=rank, world_size=2)
+tensor = torch.arange(5.0) + rank
+dist.all_reduce(tensor)
+assert torch.equal(tensor, 2 * torch.arange(5.0) + 1), tensor
+print("backend", dist.group.WORLD._get_backend(torch.device("cpu")).name(), flush=True)
+import torch_customccl
+print("reasons", torch_customccl.info()["groups_over_gloo"], flush=True)
+dist.destroy_process_group()
+"""
+
+
+def run_two(prefixes: list[list[str]], store: Path, environments: list[dict[str, str]]) -> list[str]:
+    """Two ranks, each started by its own command prefix in its own environment; what each printed."""
+    ranks = [
+        subprocess.Popen(
+            [*prefix, sys.executable, "-c", BODY, str(rank), str(store)],
+            env=os.environ | environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank, (prefix, environment) in enumerate(zip(prefixes, environments, strict=True))
+    ]
+    outputs = [rank.communicate(timeout=90)[0] for rank in ranks]
+    assert all(rank.returncode == 0 for rank in ranks), "\n".join(outputs)
+    return outputs
+
+
+def ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True)
+
+
+@pytest.fixture
+def namespaces() -> Iterator[list[str]]:
+    """Two network namespaces joined by a cable: two hosts, as far as sockets can tell."""
+    if os.geteuid() != 0:
+        pytest.skip("making network namespaces needs root")
+    names = [f"customccl-test-{os.getpid()}-{side}" for side in "ab"]
+    for name in names:
+        ip("netns", "add", name)
+    try:
+        ip("link", "add", "cable", "netns", names[0], "type", "veth", "peer", "name", "cable", "netns", names[1])
+        for number, name in enumerate(names, start=1):
+            ip("-n", name, "addr", "add", f"10.97.0.{number}/24", "dev", "cable")
+            ip("-n", name, "link", "set", "cable", "up")
+            ip("-n", name, "link", "set", "lo", "up")
+        yield names
+    finally:
+        for name in names:
+            ip("netns", "del", name)
+
+
+def test_ranks_in_two_network_namespaces_work_over_gloo_and_say_why(namespaces: list[str], tmp_path: Path) -> None:
+    prefixes = [["ip", "netns", "exec", name] for name in namespaces]
+    outputs = run_two(prefixes, tmp_path / "store", [{"GLOO_SOCKET_IFNAME": "cable"}] * 2)
+    for output in outputs:
+        assert "backend gloo" in output
+        assert "does not share memory" in output
+    assert sum("runs over gloo, not shared memory" in output for output in outputs) == 1, "one line, on rank 0"
+
+
+def test_ranks_in_other_ipc_and_mount_namespaces_share_memory_all_the_same(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("unshare needs root")
+    outputs = run_two([[], ["unshare", "--ipc", "--mount"]], tmp_path / "store", [{}, {}])
+    assert all("backend customccl" in output for output in outputs)
+
+
+def test_a_rank_without_memfd_shares_memory_by_another_way(tmp_path: Path) -> None:
+    outputs = run_two([[], []], tmp_path / "store", [{}, {"CUSTOMCCL_DISABLE": "memfd"}])
+    assert all("backend customccl" in output for output in outputs)
+
+
+def test_a_rank_that_can_make_no_shared_memory_takes_the_group_to_gloo(tmp_path: Path) -> None:
+    """A limit on the size of files also holds for memory without a name."""
+    denied = ["prlimit", "--fsize=1000000"]
+    outputs = run_two([[], denied], tmp_path / "store", [{"GLOO_SOCKET_IFNAME": "lo"}] * 2)
+    assert all("backend gloo" in output for output in outputs), outputs

@@ -1,0 +1,25 @@
+"""Groups whose ranks cannot share memory: other hosts, other network namespaces, no anonymous shared memory."""
+
+import logging
+from datetime import timedelta
+from typing import Any
+
+import torch.distributed as dist
+
+_log = logging.getLogger("torch_customccl")
+
+# Group name -> why it runs over gloo, for `torch_customccl.info()`.
+groups_over_gloo: dict[str, str] = {}
+
+
+def over_gloo(store: dist.Store, rank: int, size: int, timeout: timedelta, name: str, why: str) -> Any:
+    """The Gloo backend inside torch, for a group that shared memory cannot serve. Says so once, on the group's rank 0.
+
+    Raises RuntimeError when this torch has no gloo.
+    """
+    if not dist.is_gloo_available():
+        raise RuntimeError(f"{why}. This torch has no gloo to fall back to")
+    groups_over_gloo[name] = why
+    level = logging.WARNING if rank == 0 else logging.DEBUG
+    _log.log(level, 'group "%s" runs over gloo, not shared memory: %s', name, why)
+    return dist.ProcessGroupGloo(dist.PrefixStore("gloo", store), rank, size, timeout)
