@@ -30,7 +30,7 @@ CustomBackend::WorkPtr CustomBackend::recv(Tensors& tensors, int source, int tag
 }
 
 CustomBackend::WorkPtr CustomBackend::recvAnysource(Tensors& tensors, int tag) {
-  return message(Op::kRecv, tensors, kAnySource, tag, {::c10d::OpType::RECVANYSOURCE, "customccl:recv_any_source"});
+  return message(Op::kRecv, tensors, kAnySource, tag, {::c10d::OpType::RECVANYSOURCE, "customccl:recvAnySource"});
 }
 
 }  // namespace customccl::torch_shim
