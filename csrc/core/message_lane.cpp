@@ -16,14 +16,10 @@ std::uint64_t bytes_of(const Call& call) {
   return view.count * size_of(call.dtype);
 }
 
-bool accepts(const Call& recv, int source, std::int64_t tag) {
-  return (recv.peer == kAnySource || recv.peer == source) && recv.tag == tag;
-}
-
 }  // namespace
 
 MessageLane::MessageLane(Communicator& group, PacketPort* port, int rank, int size)
-    : group_(group), port_(port), rank_(rank), size_(size), peers_(static_cast<std::size_t>(size)) {}
+    : group_(group), port_(port), rank_(rank), size_(size), peers_(static_cast<std::size_t>(size)), mailbox_(size) {}
 
 void MessageLane::accept(Task& task, Finished& finished) {
   task.operation().sequence = ++issued_;
@@ -53,39 +49,32 @@ void MessageLane::accept_send(Task& task, Finished& finished) {
 }
 
 void MessageLane::accept_recv(Task& task, Finished& finished) {
-  const Call& call = task.call();
-  const auto found = std::find_if(aside_.begin(), aside_.end(),
-                                  [&](const Aside& aside) { return accepts(call, aside.source, aside.header.tag); });
-  if (found != aside_.end()) {
-    Aside message = std::move(*found);
-    aside_.erase(found);
-    if (message.data != nullptr) peer(message.source).aside_bytes -= message.header.total;
-    match(task, message, message.data.get(), finished);
-    return;
-  }
-  posted_.push_back(&task);
-  ++(call.peer == kAnySource ? any_source_ : peer(call.peer).expecting);
+  std::optional<Message> message = mailbox_.take_message(task.call());
+  if (!message) return mailbox_.post(task);
+  const std::byte* payload = message->data.get();
+  match(task, std::move(*message), payload, finished);
 }
 
 void MessageLane::accept_self(Task& task, Finished& finished) {
-  Aside message;
+  Message message;
   message.source = rank_;
-  message.local = &task;
   message.header.tag = task.call().tag;
   message.header.dtype = task.call().dtype;
   message.header.total = bytes_of(task.call());
-  if (Task* recv = take_posted(rank_, message.header.tag); recv != nullptr) return match(*recv, message, nullptr, finished);
-  aside_.push_back(std::move(message));
-}
-
-Task* MessageLane::take_posted(int source, std::int64_t tag) {
-  const auto found =
-      std::find_if(posted_.begin(), posted_.end(), [&](const Task* recv) { return accepts(recv->call(), source, tag); });
-  if (found == posted_.end()) return nullptr;
-  Task* recv = *found;
-  posted_.erase(found);
-  --(recv->call().peer == kAnySource ? any_source_ : peer(recv->call().peer).expecting);
-  return recv;
+  if (Task* recv = mailbox_.take_recv(rank_, message.header.tag); recv != nullptr) {
+    message.local = &task;
+    return match(*recv, std::move(message), nullptr, finished);
+  }
+  const bool eager = message.header.total <= kEagerLimit;
+  if (eager) {
+    const View& input = task.call().inputs[0];
+    message.data = std::make_unique<std::byte[]>(std::max<std::size_t>(message.header.total, 1));
+    pack(message.data.get(), input, 0, input.count, size_of(task.call().dtype), Store::kPlain);
+  } else {
+    message.local = &task;
+  }
+  mailbox_.set_aside(std::move(message));
+  if (eager) complete(task, finished);
 }
 
 bool MessageLane::fits(const Task& recv, int source, const PacketHeader& header, Finished& finished) const {
@@ -100,12 +89,12 @@ bool MessageLane::fits(const Task& recv, int source, const PacketHeader& header,
   return false;
 }
 
-void MessageLane::match(Task& recv, Aside& message, const std::byte* payload, Finished& finished) {
+void MessageLane::match(Task& recv, Message message, const std::byte* payload, Finished& finished) {
   recv.set_source(message.source);
   if (!fits(recv, message.source, message.header, finished)) {
-    posted_.push_back(&recv);  // ends with the group
-    ++(recv.call().peer == kAnySource ? any_source_ : peer(recv.call().peer).expecting);
-    if (message.local != nullptr) aside_.push_back(std::move(message));
+    // Both end with the group.
+    mailbox_.post(recv);
+    if (message.local != nullptr) mailbox_.set_aside(std::move(message));
     return;
   }
   const View& output = recv.call().outputs[0];
@@ -117,20 +106,26 @@ void MessageLane::match(Task& recv, Aside& message, const std::byte* payload, Fi
     unpack(output, 0, output.count, payload, size_of(recv.call().dtype), Store::kPlain);
     complete(recv, finished);
   } else {
-    Peer& from = peer(message.source);
-    const std::uint64_t number = next_number_++;
-    from.streaming.emplace(number, Incoming{&recv, 0});
-    Outgoing clear;
-    clear.header.kind = PacketHeader::Kind::kClear;
-    clear.header.detail = message.header.detail;  // the sender's number of the message
-    clear.header.total = number;                  // ours, which comes back with the data
-    if (Status status = port_->open(message.source); !status.ok()) {
-      finished.failure = std::move(status);
-      return;
-    }
-    from.queue.push_front(clear);  // ahead of what may be waiting for room
-    flush(message.source, finished);
+    answer(recv, message, finished);
   }
+}
+
+// Tells the sender of a large message that its data may come.
+void MessageLane::answer(Task& recv, const Message& message, Finished& finished) {
+  Peer& from = peer(message.source);
+  if (Status status = port_->open(message.source); !status.ok()) {
+    mailbox_.post(recv);
+    finished.failure = std::move(status);
+    return;
+  }
+  const std::uint64_t number = next_number_++;
+  from.streaming.emplace(number, Incoming{&recv, 0});
+  Outgoing clear;
+  clear.header.kind = PacketHeader::Kind::kClear;
+  clear.header.detail = message.header.detail;  // the sender's number of the message
+  clear.header.total = number;                  // ours, which comes back with the data
+  from.queue.push_front(clear);                 // ahead of what may be waiting for room
+  flush(message.source, finished);
 }
 
 bool MessageLane::advance(Finished& finished) {
@@ -147,9 +142,7 @@ bool MessageLane::advance(Finished& finished) {
 }
 
 bool MessageLane::wants_more_from(int source) const {
-  const Peer& from = peer(source);
-  return from.aside_bytes < kAsideLimit || from.expecting > 0 || any_source_ > 0 || !from.streaming.empty() ||
-         !from.asked.empty();
+  return mailbox_.takes_more(source) || !peer(source).streaming.empty() || !peer(source).asked.empty();
 }
 
 bool MessageLane::drain(int from, Finished& finished) {
@@ -168,19 +161,19 @@ void MessageLane::arrive(int from, const PacketHeader& header, const std::byte* 
   switch (header.kind) {
     case PacketHeader::Kind::kEager:
     case PacketHeader::Kind::kRequest: {
-      Aside message;
+      Message message;
       message.source = from;
       message.header = header;
       const bool eager = header.kind == PacketHeader::Kind::kEager;
       if (eager && header.total != header.bytes) return;  // not a packet of ours
-      if (Task* recv = take_posted(from, header.tag); recv != nullptr) return match(*recv, message, payload, finished);
+      if (Task* recv = mailbox_.take_recv(from, header.tag); recv != nullptr) {
+        return match(*recv, std::move(message), payload, finished);
+      }
       if (eager) {
         message.data = std::make_unique<std::byte[]>(std::max<std::size_t>(header.bytes, 1));
         std::memcpy(message.data.get(), payload, header.bytes);
-        peer(from).aside_bytes += header.bytes;
       }
-      aside_.push_back(std::move(message));
-      return;
+      return mailbox_.set_aside(std::move(message));
     }
     case PacketHeader::Kind::kClear: {
       const auto asked = peer(from).asked.find(header.detail);
@@ -257,8 +250,8 @@ bool MessageLane::flush_one(int to, Outgoing& outgoing, bool& done, Finished& fi
 
 template <class Visit>
 void MessageLane::visit_tasks(Visit&& visit) const {
-  for (Task* recv : posted_) visit(recv, recv->call().peer);
-  for (const Aside& message : aside_) {
+  for (Task* recv : mailbox_.recvs()) visit(recv, recv->call().peer);
+  for (const Message& message : mailbox_.messages()) {
     if (message.local != nullptr) visit(message.local, rank_);
   }
   for (int other = 0; other < size_; ++other) {
@@ -271,7 +264,7 @@ void MessageLane::visit_tasks(Visit&& visit) const {
 }
 
 std::vector<int> MessageLane::awaited() const {
-  std::vector<bool> wanted(static_cast<std::size_t>(size_), any_source_ > 0);
+  std::vector<bool> wanted(static_cast<std::size_t>(size_), mailbox_.waits_for_anybody());
   visit_tasks([&](Task*, int other) {
     if (other != kAnySource) wanted[static_cast<std::size_t>(other)] = true;
   });
@@ -303,9 +296,7 @@ Status MessageLane::find_failure(Finished& finished) {
 void MessageLane::drop_all(const Status& why, Finished& finished) {
   std::vector<Task*> tasks;
   visit_tasks([&](Task* task, int) { tasks.push_back(task); });
-  posted_.clear();
-  aside_.clear();
-  any_source_ = 0;
+  mailbox_.clear();
   for (Peer& other : peers_) other = Peer();
   for (Task* task : tasks) finish(*task, group_.explain(*task, why), finished);
 }

@@ -2,12 +2,12 @@
 
 #include <cstdint>
 #include <deque>
-#include <list>
 #include <memory>
 #include <unordered_map>
 #include <vector>
 
 #include "core/lane.h"
+#include "core/mailbox.h"
 #include "engines/packet_port.h"
 #include "engines/scratch.h"
 
@@ -19,8 +19,7 @@ class Communicator;
 // hinder each other, whatever order they are posted in.
 //
 //   up to the eager limit   the data travels at once; the send is done when it lies in the ring. If nobody expects it, the receiver
-//                           sets it aside. Back-pressure: a source with more than kAsideLimit bytes set aside is read on only
-//                           while somebody here waits for it.
+//                           sets it aside, up to a limit (mailbox.h).
 //   above                   a request travels; the receiver answers "clear" when the recv is posted; then the data
 //                           follows in pieces, straight into the receiver's tensor.
 //
@@ -32,15 +31,7 @@ class MessageLane final : public Lane {
 
  private:
   static constexpr std::size_t kEagerLimit = 64 << 10;
-  static constexpr std::size_t kAsideLimit = 16 << 20;
 
-  // A message that came before its recv was posted.
-  struct Aside {
-    int source = 0;
-    PacketHeader header;
-    std::unique_ptr<std::byte[]> data;  // eager ones
-    Task* local = nullptr;              // a send of this rank to itself
-  };
   // A packet that waits for room in a ring, or the rest of a large message.
   struct Outgoing {
     PacketHeader header;
@@ -55,8 +46,6 @@ class MessageLane final : public Lane {
     std::deque<Outgoing> queue;                             // to this rank, in order
     std::unordered_map<std::uint64_t, Task*> asked;         // our requests not yet answered, by number
     std::unordered_map<std::uint64_t, Incoming> streaming;  // its large messages on their way here, by our number
-    std::size_t aside_bytes = 0;
-    int expecting = 0;  // posted recvs that name this rank
   };
 
   void accept(Task& task, Finished& finished) override;
@@ -75,8 +64,8 @@ class MessageLane final : public Lane {
   bool drain(int from, Finished& finished);
   void arrive(int from, const PacketHeader& header, const std::byte* payload, Finished& finished);
   void receive_data(int from, const PacketHeader& header, const std::byte* payload, Finished& finished);
-  void match(Task& recv, Aside& message, const std::byte* payload, Finished& finished);
-  Task* take_posted(int source, std::int64_t tag);
+  void match(Task& recv, Message message, const std::byte* payload, Finished& finished);
+  void answer(Task& recv, const Message& message, Finished& finished);
   bool fits(const Task& recv, int source, const PacketHeader& header, Finished& finished) const;
   void complete(Task& task, Finished& finished) { finish(task, {}, finished); }
   bool wants_more_from(int source) const;
@@ -92,10 +81,8 @@ class MessageLane final : public Lane {
   int rank_;
   int size_;
   std::vector<Peer> peers_;
-  std::list<Task*> posted_;  // recvs without a message, in the order of posting
-  std::list<Aside> aside_;   // messages without a recv, in the order of arrival
-  int any_source_ = 0;       // posted recvs from anybody
-  int first_drained_ = 0;    // takes turns, so that no source is favoured
+  Mailbox mailbox_;
+  int first_drained_ = 0;  // takes turns, so that no source is favoured
   std::uint64_t next_number_ = 1;
   std::uint64_t issued_ = 0;
   Scratch scratch_;

@@ -1,0 +1,58 @@
+#include "core/mailbox.h"
+
+#include <algorithm>
+
+namespace customccl {
+
+namespace {
+
+bool accepts(const Call& recv, int source, std::int64_t tag) {
+  return (recv.peer == kAnySource || recv.peer == source) && recv.tag == tag;
+}
+
+}  // namespace
+
+Task* Mailbox::take_recv(int source, std::int64_t tag) {
+  const auto found =
+      std::find_if(recvs_.begin(), recvs_.end(), [&](const Task* recv) { return accepts(recv->call(), source, tag); });
+  if (found == recvs_.end()) return nullptr;
+  Task* recv = *found;
+  recvs_.erase(found);
+  --count_of(recv->call());
+  return recv;
+}
+
+void Mailbox::post(Task& recv) {
+  recvs_.push_back(&recv);
+  ++count_of(recv.call());
+}
+
+std::optional<Message> Mailbox::take_message(const Call& recv) {
+  const auto found = std::find_if(messages_.begin(), messages_.end(), [&](const Message& message) {
+    return accepts(recv, message.source, message.header.tag);
+  });
+  if (found == messages_.end()) return std::nullopt;
+  Message message = std::move(*found);
+  messages_.erase(found);
+  if (message.data != nullptr) source_of(message.source).aside_bytes -= message.header.total;
+  return message;
+}
+
+void Mailbox::set_aside(Message message) {
+  if (message.data != nullptr) source_of(message.source).aside_bytes += message.header.total;
+  messages_.push_back(std::move(message));
+}
+
+bool Mailbox::takes_more(int source) const {
+  const Source& from = sources_[static_cast<std::size_t>(source)];
+  return from.aside_bytes < kAsideLimit || from.recvs > 0 || any_source_ > 0;
+}
+
+void Mailbox::clear() {
+  recvs_.clear();
+  messages_.clear();
+  any_source_ = 0;
+  std::fill(sources_.begin(), sources_.end(), Source());
+}
+
+}  // namespace customccl

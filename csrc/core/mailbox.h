@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "core/task.h"
+#include "engines/packet_port.h"
+
+namespace customccl {
+
+// A message that came before its recv was posted.
+struct Message {
+  int source = 0;
+  PacketHeader header;
+  std::unique_ptr<std::byte[]> data;  // set for eager ones once they are set aside
+  Task* local = nullptr;              // a send of this rank to itself that is not buffered
+};
+
+// Brings posted recvs and arrived messages together: by source and tag, first come first served. Thread rule: one at a time.
+class Mailbox {
+ public:
+  explicit Mailbox(int size) : sources_(static_cast<std::size_t>(size)) {}
+
+  // The recv that waits longest for a message of `source` with `tag`, taken out; nullptr if none does.
+  Task* take_recv(int source, std::int64_t tag);
+  void post(Task& recv);
+
+  // The message for `recv` that came first, taken out.
+  std::optional<Message> take_message(const Call& recv);
+  void set_aside(Message message);
+
+  // Back-pressure: whether more of this source may be read. Only so much is set aside of a source that nobody here waits for.
+  bool takes_more(int source) const;
+  bool waits_for_anybody() const { return any_source_ > 0; }
+
+  const std::list<Task*>& recvs() const { return recvs_; }
+  const std::list<Message>& messages() const { return messages_; }
+  void clear();
+
+ private:
+  static constexpr std::size_t kAsideLimit = 16 << 20;
+
+  struct Source {
+    std::size_t aside_bytes = 0;
+    int recvs = 0;  // that name it
+  };
+  Source& source_of(int rank) { return sources_[static_cast<std::size_t>(rank)]; }
+  int& count_of(const Call& recv) { return recv.peer == kAnySource ? any_source_ : source_of(recv.peer).recvs; }
+
+  std::list<Task*> recvs_;       // in the order of posting
+  std::list<Message> messages_;  // in the order of arrival
+  int any_source_ = 0;
+  std::vector<Source> sources_;
+};
+
+}  // namespace customccl
