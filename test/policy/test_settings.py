@@ -31,7 +31,12 @@ def test_every_variable_that_is_mentioned_exists() -> None:
         path for path in files() if path.parts[:2] != ("test", "policy") and not path.name.startswith("settings_")
     ]
     known = table() | build_names()
-    unknown = {f"{path}: {name}" for path in elsewhere for name in NAME.findall(text(path)) if name not in known}
+    unknown = {
+        f"{path}: {name}"
+        for path in elsewhere
+        for name in NAME.findall(text(path))
+        if name not in known and not (path.parts[0] == "test" and name.startswith("CUSTOMCCL_TEST_"))
+    }
     assert not unknown
 
 
