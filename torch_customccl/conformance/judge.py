@@ -33,7 +33,8 @@ def judge(case: Case, outcomes: list[RankOutcome], usable: bool | None) -> tuple
     if "harness" in kinds:
         return Verdict.HARNESS_ERROR, _first(counted, "harness")
     if "died" in kinds:
-        return Verdict.CRASH, "; ".join(f"rank {o.rank}: {o.message}" for o in counted if o.outcome == "died")
+        told = [o for o in counted if o.outcome == "died"] + [o for o in counted if o.outcome in ("check", "raised")]
+        return Verdict.CRASH, "; ".join(f"rank {o.rank}: {o.message[:200]}" for o in told)
     if "stuck" in kinds:
         return _judge_stuck(counted)
     checks = [Verdict(outcome.verdict) for outcome in counted if outcome.outcome == "check"]

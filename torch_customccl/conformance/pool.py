@@ -92,7 +92,8 @@ class WorkerSet:
         """One answer per rank. After an unexpected death the others get only the grace."""
         limit = time.monotonic() + deadline_s
         answers: dict[int, Any] = {}
-        while len(answers) < len(self._pipes) and (left := limit - time.monotonic()) > 0:
+        needed = {rank for rank in range(len(self._pipes)) if rank not in may_die}
+        while not needed <= answers.keys() and (left := limit - time.monotonic()) > 0:
             waiting = {rank: pipe for rank, pipe in enumerate(self._pipes) if rank not in answers}
             for ready in wait(list(waiting.values()), timeout=left):
                 rank = next(rank for rank, pipe in waiting.items() if pipe is ready)
@@ -100,9 +101,9 @@ class WorkerSet:
                 if isinstance(answers[rank], RankOutcome) and answers[rank].outcome == "died" and rank not in may_die:
                     limit = min(limit, time.monotonic() + grace_s)
         missing = [rank for rank in range(len(self._pipes)) if rank not in answers]
-        stacks = self._stacks(missing)
+        stacks = self._stacks([rank for rank in missing if rank in needed])
         for rank in missing:
-            answers[rank] = RankOutcome(rank, "stuck", message=f"no answer within {deadline_s:.1f} s", stack=stacks[rank])
+            answers[rank] = RankOutcome(rank, "stuck", message=f"no answer within {deadline_s:.1f} s", stack=stacks.get(rank, ""))
         return [answers[rank] for rank in range(len(self._pipes))]
 
     def _receive(self, rank: int, kind: str) -> Any:

@@ -18,6 +18,8 @@ from .pool import Pool, StartFailed, WorkerSet
 
 HANGS_PER_KEY = 3
 CONFIRMED_PER_KEY = 2
+OP_TIMEOUT_SCALE = 2.0
+"""The backend's own timeout is stretched at most so far on a slow machine; the hard deadline further."""
 TIMEOUT_LIKE = frozenset({Verdict.HANG, Verdict.ASYMMETRIC, Verdict.CRASH})
 
 
@@ -124,7 +126,7 @@ class Runner:
             return self._pool.start(world_size, self._op_timeout(setup), setup)
 
     def _op_timeout(self, setup: dict[str, Any]) -> float:
-        return float(setup.get("op_timeout_s", self._limits.op_timeout_s)) * self._limits.scale
+        return float(setup.get("op_timeout_s", self._limits.op_timeout_s)) * min(self._limits.scale, OP_TIMEOUT_SCALE)
 
     def _deadline(self, case: Case) -> float:
         return float(case.setup.get("deadline_s", self._limits.deadline_s)) * self._limits.scale

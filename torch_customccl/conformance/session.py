@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import torch
 from rich.console import Console
 
 from . import environment, expected, registry
@@ -50,9 +51,10 @@ def chosen_cases(request: Request) -> list[Case]:
 
 def run(request: Request, console: Console) -> Result:
     """Run a request and give the result."""
+    torch.set_num_threads(1)
     cases = chosen_cases(request)
-    budget = request.budget_s if request.budget_s is not None else TIER_BUDGET_S[request.selection.tier]
     scale = environment.slowness()
+    budget = request.budget_s if request.budget_s is not None else scale * TIER_BUDGET_S[request.selection.tier]
     limits = replace(request.limits, budget_s=budget, scale=scale, confirm_all=request.official)
     started, clock = datetime.datetime.now(datetime.timezone.utc), time.monotonic()
     results, interrupted = _run_cases(request, cases, limits, console)

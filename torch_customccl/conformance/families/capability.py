@@ -1,8 +1,234 @@
-"""placeholder"""
+"""What not every backend has: uneven sizes, splits, aliases, barriers, sparse sums, coalescing, functional collectives."""
+
+from __future__ import annotations
+
+import time
 from collections.abc import Iterator
-from ..model import Case
-from ..registry import family
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from ..context import Context
+from ..model import Case, Tier, Verdict
+from ..registry import body, family
+
+_ROWS: tuple[tuple[str, str, str, str, tuple[int, ...]], ...] = (
+    ("uneven/all_gather", "uneven_all_gather", "all_gather", "AG-03", (2, 3)),
+    ("uneven/reduce_scatter", "uneven_reduce_scatter", "reduce_scatter", "RS-03", (2, 3)),
+    ("uneven/all_to_all", "uneven_all_to_all", "all_to_all", "AA-04", (2, 3)),
+    ("uneven/all_to_all_single", "uneven_all_to_all_single", "all_to_all_single", "AA-03", (2, 3, 4)),
+    ("uneven/all_to_all_zero", "all_to_all_nothing", "all_to_all_single", "AA-03", (2, 3)),
+    ("coll/all_gather_alias", "all_gather_alias", "all_gather_into_tensor", "AG-04", (2, 3)),
+    ("coll/reduce_scatter_alias", "reduce_scatter_alias", "reduce_scatter_tensor", "RS-04", (2, 3)),
+    ("barrier/order", "barrier_order", "barrier", "BA-01", (2, 3, 4)),
+    ("barrier/async", "barrier_async", "barrier", "BA-01", (2,)),
+    ("barrier/monitored", "monitored", "monitored_barrier", "BA-02", (2, 3)),
+    ("barrier/monitored_names", "monitored_names", "monitored_barrier", "BA-02", (2,)),
+    ("sparse/all_reduce", "sparse_sum", "all_reduce", "SP-01", (2, 3)),
+    ("coalesced/mixed_sizes", "coalesced_many", "all_reduce_coalesced", "CO-01", (2, 3)),
+    ("coalesced/with_device", "coalesced_device", "all_reduce_coalesced", "CO-01", (2,)),
+    *((f"functional/{op}", "functional", op, "FN-01", (2, 3)) for op in
+      ("all_reduce", "all_gather_tensor", "reduce_scatter_tensor", "all_to_all_single", "broadcast")),
+)
+_SMOKE = ("uneven/all_to_all_single", "barrier/order", "coll/all_gather_alias", "functional/all_reduce")
+
 
 @family
 def generate() -> Iterator[Case]:
-    return iter(())
+    """One case per row and world size."""
+    for name, function, op, clause, sizes in _ROWS:
+        for size in sizes:
+            dims: dict[str, Any] = {"op": op, "kind": name, "words": "uneven size equal sparse functional"}
+            setup = {"op_timeout_s": 1.5, "cost_s": 3.0} if function == "monitored_names" else {}
+            yield Case(f"{name}/ws{size}", "capability", clause, function, size, dims,
+                       Tier.SMOKE if size == 2 and name in _SMOKE else Tier.STANDARD,
+                       "fresh" if function == "monitored_names" else "warm", setup)
+
+
+def _part(rank: int, slot: int, numel: int) -> torch.Tensor:
+    return torch.arange(numel, dtype=torch.float32) + 1000 * rank + 100 * slot
+
+
+def _same(context: Context, got: torch.Tensor, want: torch.Tensor, what: str) -> None:
+    context.expect(torch.equal(got.cpu(), want), f"{what}: got {got.flatten()[:4].tolist()}, expected "
+                   f"{want.flatten()[:4].tolist()}", Verdict.WRONG_RESULT)
+
+
+@body
+def uneven_all_gather(context: Context) -> None:
+    """Rank r gives r + 2 elements."""
+    outputs = [torch.zeros(rank + 2, device=context.device) for rank in range(context.size)]
+    dist.all_gather(outputs, _part(context.rank, 0, context.rank + 2).to(context.device))
+    for rank, output in enumerate(outputs):
+        _same(context, output, _part(rank, 0, rank + 2), f"part of rank {rank}")
+
+
+@body
+def uneven_reduce_scatter(context: Context) -> None:
+    """Rank r gets 2r + 1 elements."""
+    inputs = [_part(context.rank, slot, 2 * slot + 1).to(context.device) for slot in range(context.size)]
+    output = torch.zeros(2 * context.rank + 1, device=context.device)
+    dist.reduce_scatter(output, inputs)
+    everyone = [_part(rank, context.rank, output.numel()) for rank in range(context.size)]
+    _same(context, output, torch.stack(everyone).sum(0), "reduced part")
+
+
+@body
+def uneven_all_to_all(context: Context) -> None:
+    """Rank i gives rank j (i + j) mod 3 elements, so some tensors are empty."""
+    n, me = context.size, context.rank
+    outputs = [torch.zeros((peer + me) % 3, device=context.device) for peer in range(n)]
+    dist.all_to_all(outputs, [_part(me, peer, (peer + me) % 3).to(context.device) for peer in range(n)])
+    for peer, output in enumerate(outputs):
+        _same(context, output, _part(peer, me, (peer + me) % 3), f"part of rank {peer}")
+
+
+@body
+def uneven_all_to_all_single(context: Context) -> None:
+    """Rows of three elements; rank i gives rank j (2i + j) mod 4 rows."""
+    n, me = context.size, context.rank
+
+    def rows(source: int, target: int) -> int:
+        return (2 * source + target) % 4
+
+    inputs = torch.cat([_part(me, peer, 3 * rows(me, peer)).reshape(-1, 3) for peer in range(n)]).to(context.device)
+    receive = [rows(peer, me) for peer in range(n)]
+    output = torch.zeros(sum(receive), 3, device=context.device)
+    dist.all_to_all_single(output, inputs, receive, [rows(me, peer) for peer in range(n)])
+    _same(context, output, torch.cat([_part(peer, me, 3 * rows(peer, me)).reshape(-1, 3) for peer in range(n)]),
+          "joined parts")
+
+
+@body
+def all_to_all_nothing(context: Context) -> None:
+    """Only the first rank gives anything, all of it to the last; all other splits are zero."""
+    n, me = context.size, context.rank
+    send = [0] * (n - 1) + [5 if me == 0 else 0]
+    receive = [5 if me == n - 1 else 0] + [0] * (n - 1)
+    output = torch.zeros(sum(receive), device=context.device)
+    dist.all_to_all_single(output, _part(me, 0, sum(send)).to(context.device), receive, send)
+    _same(context, output, _part(0, 0, sum(receive)), "the only part")
+
+
+@body
+def all_gather_alias(context: Context) -> None:
+    """The input is this rank's part of the output, as FSDP passes it."""
+    output = torch.zeros(context.size * 40, device=context.device)
+    mine = output[context.rank * 40:(context.rank + 1) * 40]
+    mine.copy_(_part(context.rank, 0, 40))
+    dist.all_gather_into_tensor(output, mine)
+    _same(context, output, torch.cat([_part(rank, 0, 40) for rank in range(context.size)]), "gathered in place")
+
+
+@body
+def reduce_scatter_alias(context: Context) -> None:
+    """The output is this rank's part of the input."""
+    inputs = torch.cat([_part(context.rank, slot, 40) for slot in range(context.size)]).to(context.device)
+    mine = inputs[context.rank * 40:(context.rank + 1) * 40]
+    dist.reduce_scatter_tensor(mine, inputs)
+    everyone = torch.stack([_part(rank, context.rank, 40) for rank in range(context.size)])
+    _same(context, mine, everyone.sum(0), "reduced in place")
+
+
+def _order(context: Context, barrier: Any) -> None:
+    for round in range(3):
+        late = round % context.size
+        if context.rank == late:
+            time.sleep(0.05)
+            context.store.set(f"came/{round}", b"1")
+        barrier()
+        context.expect(context.store.check([f"came/{round}"]), f"left barrier {round} before rank {late} entered it",
+                       Verdict.WRONG_RESULT)
+
+
+@body
+def barrier_order(context: Context) -> None:
+    """A different rank is late each time; nobody leaves before it comes."""
+    _order(context, dist.barrier)
+
+
+@body
+def barrier_async(context: Context) -> None:
+    """The same with the handle."""
+    _order(context, lambda: dist.barrier(async_op=True).wait())
+
+
+def _monitored(context: Context, **arguments: Any) -> Any:
+    group: Any = dist.group.WORLD
+    return group.monitored_barrier(timedelta(seconds=context.op_timeout_s), **arguments)
+
+
+@body
+def monitored(context: Context) -> None:
+    """monitored_barrier of the group object (the function of torch.distributed knows one backend by name)."""
+    _order(context, lambda: _monitored(context))
+
+
+@body
+def monitored_names(context: Context) -> None:
+    """Rank 1 does not come; rank 0 must name it."""
+    _monitored(context)
+    if context.rank == 0:
+        context.refused(lambda: _monitored(context), "monitored_barrier without rank 1", ("1",))
+    context.meet("named")
+
+
+@body
+def sparse_sum(context: Context) -> None:
+    """Each rank has two entries, one of them in common."""
+    indices = torch.tensor([[0, context.rank + 1]])
+    value = torch.sparse_coo_tensor(indices, torch.tensor([1.0, 2.0]), (context.size + 1,)).to(context.device)
+    dist.all_reduce(value)
+    want = torch.tensor([float(context.size)] + [2.0] * context.size)
+    _same(context, value.to_dense(), want, "sparse sum")
+
+
+def _coalesced(context: Context, device: torch.device | None) -> None:
+    values = [torch.full((numel,), float(context.rank + index), device=context.device)
+              for index, numel in enumerate((1, 7, 1000, 3))]
+    with dist._coalescing_manager(device=device, async_ops=True) as manager:
+        for value in values:
+            dist.all_reduce(value)
+    manager.wait()
+    for index, value in enumerate(values):
+        want = float(sum(rank + index for rank in range(context.size)))
+        _same(context, value, torch.full_like(value, want, device="cpu"), f"tensor {index}")
+
+
+@body
+def coalesced_many(context: Context) -> None:
+    """Four tensors of different sizes in one coalesced all_reduce."""
+    _coalesced(context, None)
+
+
+@body
+def coalesced_device(context: Context) -> None:
+    """The same through startCoalescing and endCoalescing of the backend."""
+    try:
+        _coalesced(context, torch.device(context.device))
+    finally:
+        group: Any = dist.group.WORLD
+        dist.distributed_c10d._world.pg_coalesce_state.pop(group, None)
+
+
+@body
+def functional(context: Context) -> None:
+    """The functional form of a collective; its result is a new tensor."""
+    import torch.distributed._functional_collectives as functions
+
+    n, me, group = context.size, context.rank, list(range(context.size))
+    value = _part(me, 0, 4 * n).to(context.device)
+    everyone = [_part(rank, 0, 4 * n) for rank in range(n)]
+    mine = slice(4 * me, 4 * me + 4)
+    got, want = {
+        "all_reduce": lambda: (functions.all_reduce(value, "sum", group), torch.stack(everyone).sum(0)),
+        "all_gather_tensor": lambda: (functions.all_gather_tensor(value, 0, group), torch.cat(everyone)),
+        "reduce_scatter_tensor": lambda: (functions.reduce_scatter_tensor(value, "sum", 0, group),
+                                          torch.stack([each[mine] for each in everyone]).sum(0)),
+        "all_to_all_single": lambda: (functions.all_to_all_single(value, None, None, group),
+                                      torch.cat([each[mine] for each in everyone])),
+        "broadcast": lambda: (functions.broadcast(value, n - 1, group), everyone[n - 1])}[context.op]()
+    _same(context, got + 0, want, context.op)
+    _same(context, value, everyone[me], "the input")

@@ -1,8 +1,97 @@
-"""placeholder"""
-from collections.abc import Iterator
-from ..model import Case
-from ..registry import family
+"""Capabilities that the backend declares, tried."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from ..context import Context
+from ..model import Case, CheckFailed, Tier, Verdict
+from ..refusal import is_refusal
+from ..registry import body, family
+
+
+def _coalescing(context: Context, backend: Any) -> None:
+    device = torch.device(context.device)
+    value = torch.ones(3, device=device)
+    backend._start_coalescing(*([device] if not _is_backend(backend) else []))
+    work = dist.all_reduce(value, async_op=True)
+    ended = backend._end_coalescing(*([device] if not _is_backend(backend) else []))
+    (ended or work).wait()
+    context.expect(bool((value == context.size).all()), "wrong sum inside coalescing", Verdict.WRONG_RESULT)
+
+
+def _splitting(context: Context, backend: Any) -> None:
+    options = getattr(backend, "options", None)
+    if options is None:
+        raise RuntimeError("Backend does not support options, which splitting needs")
+    group: Any = dist.group.WORLD
+    child = group.split_group(list(range(context.size)), opts=options, group_name="child", group_desc="child")
+    value = torch.ones(3, device=context.device)
+    child.allreduce([value]).wait()
+    context.expect(bool((value == context.size).all()), "wrong sum in a split group", Verdict.WRONG_RESULT)
+
+
+def _time_estimate(context: Context, backend: Any) -> None:
+    backend._start_time_estimate()
+    backend._end_time_estimate()
+
+
+def _tensor_alloc(context: Context, backend: Any) -> None:
+    made = backend.allocate_tensor(10, dtype=torch.float32, device=torch.device(context.device))
+    context.expect(made.numel() >= 10, "allocate_tensor gave too few elements", Verdict.WRONG_RESULT)
+
+
+def _shrinking(context: Context, backend: Any) -> None:
+    child = backend.shrink([context.size - 1], 0, None)
+    context.expect(context.rank == context.size - 1 or child is not None, "shrink gave no group")
+
+
+_TRIALS: dict[str, tuple[str, Callable[[Context, Any], None]]] = {
+    "coalescing": ("supports_coalescing", _coalescing), "splitting": ("supports_splitting", _splitting),
+    "time_estimate": ("supports_time_estimate", _time_estimate), "tensor_alloc": ("supports_tensor_alloc", _tensor_alloc),
+    "shrinking": ("supports_shrinking", _shrinking)}
+
 
 @family
 def generate() -> Iterator[Case]:
-    return iter(())
+    """Each capability: declared and there, or denied."""
+    for name in _TRIALS:
+        yield Case(f"honesty/{name}/ws2", "honesty", "HO-01", "declared", 2,
+                   {"op": "all_reduce", "kind": name, "words": f"{name} {name.replace('_', '')} startCoalescing"},
+                   Tier.SMOKE if name == "coalescing" else Tier.STANDARD, "fresh")
+
+
+def _is_backend(thing: Any) -> bool:
+    return not isinstance(thing, dist.ProcessGroup)
+
+
+def _backend(context: Context) -> Any:
+    group: Any = dist.group.WORLD
+    try:
+        return group._get_backend(torch.device(context.device))
+    except RuntimeError:
+        return group
+
+
+@body
+def declared(context: Context) -> None:
+    """A yes is tried and must hold; a no ends as unsupported, which is fine."""
+    context.require_support("all_reduce")
+    attribute, trial = _TRIALS[context.dims["kind"]]
+    backend = _backend(context)
+    flag = getattr(backend, attribute, False)
+    says = bool(flag(torch.device(context.device)) if callable(flag) else flag)
+    context.note(declared=says)
+    if not says:
+        raise RuntimeError(f"Backend {context.backend} does not support {context.dims['kind']} and says so")
+    try:
+        trial(context, backend)
+    except (RuntimeError, NotImplementedError, AttributeError, TypeError) as error:
+        verdict = Verdict.ACCEPTED_INVALID if is_refusal(str(error), strict=True) else Verdict.ERROR
+        if isinstance(error, (AttributeError, NotImplementedError)):
+            verdict = Verdict.ACCEPTED_INVALID
+        raise CheckFailed(verdict, f"{attribute} is true, but {type(error).__name__}: {error}") from None

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import secrets
+import socket
 import threading
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from multiprocessing.connection import Client, Connection, Listener
 
 import torch.distributed as dist
@@ -85,6 +88,8 @@ class Mailbox:
         for post in posts:
             post.failed(error)
         for pipe in self._pipes.values():
+            with suppress(OSError), socket.socket(fileno=os.dup(pipe.fileno())) as wire:
+                wire.shutdown(socket.SHUT_RDWR)
             pipe.close()
 
     def _read(self, peer: int, pipe: Connection) -> None:

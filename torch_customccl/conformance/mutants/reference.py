@@ -131,8 +131,8 @@ class ReferenceGroup(dist.ProcessGroup):
     def broadcast(self, tensors: list[torch.Tensor], opts: Any) -> ReferenceWork:
         root, target = opts.rootRank, tensors[0]
         self._root(root)
-        self._outputs(tensors, "broadcast")
         self._inputs(tensors, "broadcast")
+        self._outputs(tensors, "broadcast")
 
         def finish(everyone: list[Flat]) -> Flat:
             if self.rank() != root:
