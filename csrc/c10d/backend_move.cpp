@@ -133,6 +133,7 @@ CustomBackend::WorkPtr CustomBackend::alltoall_base(at::Tensor& output, at::Tens
   PreparedCall prepared(Op::kAllToAll);
   prepared.add_splits(input, input_splits, getSize(), false);
   prepared.add_splits(output, output_splits, getSize(), true);
+  prepared.check_own_block(getRank());
   prepared.set_timeout(options.timeout);
   return launch(std::move(prepared), options.asyncOp, {::c10d::OpType::ALLTOALL_BASE, "customccl:all_to_all"},
                 [&] { return Held{{input}, {output}}; });
@@ -145,6 +146,7 @@ CustomBackend::WorkPtr CustomBackend::alltoall(Tensors& outputs, Tensors& inputs
   PreparedCall prepared(Op::kAllToAll);
   for (const at::Tensor& input : inputs) prepared.add_input(input);
   for (const at::Tensor& output : outputs) prepared.add_output(output);
+  prepared.check_own_block(getRank());
   prepared.set_timeout(options.timeout);
   return launch(std::move(prepared), options.asyncOp, {::c10d::OpType::ALLTOALL, "customccl:all_to_all"},
                 [&] { return Held{inputs, outputs}; });

@@ -97,6 +97,12 @@ void PreparedCall::add_splits(const at::Tensor& tensor, std::span<const std::int
   }
 }
 
+void PreparedCall::check_own_block(int rank) const {
+  const auto own = static_cast<std::size_t>(rank);
+  TORCH_CHECK_VALUE(inputs_[own].count == outputs_[own].count, "customccl: ", op_name(call_), " sends ", inputs_[own].count,
+                    " elements from rank ", rank, " of the group to itself, and expects ", outputs_[own].count);
+}
+
 void PreparedCall::set_root(std::int64_t root, int size) {
   TORCH_CHECK_VALUE(root >= 0 && root < size, "customccl: ", op_name(call_), " got root rank ", root, " in a group of ", size,
                     " ranks");

@@ -29,6 +29,8 @@ class PreparedCall {
   // all_to_all: one block per rank, of the given numbers of rows (first dimension), or of equal ones if none are given.
   void add_splits(const at::Tensor& tensor, std::span<const std::int64_t> rows, int parts, bool output);
 
+  // all_to_all: what a rank sends to itself is what it expects from itself.
+  void check_own_block(int rank) const;
   void set_root(std::int64_t root, int size);
   void set_reduce_op(const ::c10d::ReduceOp& op);
   void set_timeout(std::chrono::milliseconds timeout) {

@@ -58,13 +58,12 @@ void WorkState::follow(const std::shared_ptr<WorkState>& state, std::function<vo
 
 void WorkState::one_done() {
   if (left_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  took_.store((Clock::now() - begin_).count(), std::memory_order_release);
   if (end_profile_) end_profile_();
   c10::intrusive_ptr<c10::ivalue::Future> future;
   {
     const std::lock_guard lock(mutex_);
+    if (!ended_) future = future_;
     ended_ = true;
-    future = future_;
   }
   if (future) complete(*future);  // runs the user's callbacks: no lock may be held
 }
@@ -81,9 +80,28 @@ c10::intrusive_ptr<c10::ivalue::Future> WorkState::future() {
   const std::lock_guard lock(mutex_);
   if (!future_) {
     future_ = make_future();
-    if (ended_) complete(*future_);  // nobody can have added a callback yet
+    // The thread that completes the tasks may not have come to this Work yet. Nobody can have added a callback.
+    if (ended_ || done()) {
+      ended_ = true;
+      complete(*future_);
+    }
   }
   return future_;
+}
+
+void WorkState::settle() {
+  c10::intrusive_ptr<c10::ivalue::Future> future;
+  {
+    const std::lock_guard lock(mutex_);
+    future = future_;
+  }
+  if (future) future->wait();
+}
+
+Nanos WorkState::took() const {
+  Clock::time_point end = begin_;
+  for (const auto& task : tasks_) end = std::max(end, task->done() ? task->ended() : begin_);
+  return end - begin_;
 }
 
 TaskWork::TaskWork(std::shared_ptr<Communicator> group, std::vector<std::shared_ptr<TensorTask>> tasks, ::c10d::OpType type,
@@ -97,6 +115,7 @@ TaskWork::TaskWork(std::shared_ptr<Communicator> group, std::vector<std::shared_
 bool TaskWork::isCompleted() {
   bool done = true;
   for (const auto& task : state_->tasks()) done = group_->poll(*task) && done;
+  if (done) state_->settle();
   return done;
 }
 
@@ -108,11 +127,9 @@ std::exception_ptr TaskWork::exception() const {
 bool TaskWork::wait(std::chrono::milliseconds timeout) {
   for (const auto& task : state_->tasks()) {
     if (group_->wait(*task, timeout)) continue;
-    C10_THROW_ERROR(DistBackendError, "customccl: wait(" + std::to_string(timeout.count()) + " ms) passed before " +
-                                          std::string(name(task->call().op)) + " #" +
-                                          std::to_string(task->operation().sequence) + " of group \"" +
-                                          group_->spec().name + "\" was done. It goes on until its own limit");
+    C10_THROW_ERROR(DistBackendError, group_->still_waiting(*task, timeout));
   }
+  state_->settle();
   Work::synchronize();  // takes this Work out of the registry of works that functional collectives wait for
   if (const Status* failure = state_->failure(); failure != nullptr) throw_status(*failure);
   return true;

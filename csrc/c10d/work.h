@@ -46,7 +46,10 @@ class WorkState {
   // The first failure, or nullptr. Valid once done.
   const Status* failure() const;
   c10::intrusive_ptr<c10::ivalue::Future> future();
-  Nanos took() const { return Nanos(took_.load(std::memory_order_acquire)); }
+  // Once done: from the call to the end of the last task.
+  Nanos took() const;
+  // Once done: until the future, if anybody asked for it, has its value too. Its callbacks may still run then.
+  void settle();
 
   // `end_profile` runs when all tasks are done.
   static void follow(const std::shared_ptr<WorkState>& state, std::function<void()> end_profile);
@@ -59,7 +62,6 @@ class WorkState {
   std::vector<at::Tensor> outputs_;
   Clock::time_point begin_ = Clock::now();
   std::atomic<std::size_t> left_;
-  std::atomic<std::int64_t> took_{0};
   std::function<void()> end_profile_;
   std::mutex mutex_;
   bool ended_ = false;

@@ -56,6 +56,10 @@ void CollectiveLane::drop_all(const Status& why, Finished& finished) {
 
 void CollectiveLane::end_group(const Status& why) { group_.fail(why); }
 
+std::vector<int> CollectiveLane::awaited_by(const Task& task) {
+  return &task == head_ ? engine_.awaited(task.operation()) : std::vector<int>();
+}
+
 Status CollectiveLane::refusal(const Task& task) { return group_.refuse(task); }
 
 }  // namespace customccl

@@ -23,6 +23,7 @@ class CollectiveLane final : public Lane {
   void drop_all(const Status& why, Finished& finished) override;
   void end_group(const Status& why) override;
   Status refusal(const Task& task) override;
+  std::vector<int> awaited_by(const Task& task) override;
 
   void pop(Status status, Finished& finished);
 

@@ -196,10 +196,23 @@ Status Communicator::health() const {
 
 int Communicator::global_rank(int member) const { return spec_.global_ranks[static_cast<std::size_t>(member)]; }
 
-Status Communicator::timed_out(const std::vector<int>& awaited) const {
+std::string Communicator::list(const std::vector<int>& members) const {
+  if (members.empty()) return "an earlier operation of the group";
   std::string ranks;
-  for (const int member : awaited) ranks += (ranks.empty() ? "" : ", ") + std::to_string(global_rank(member));
-  const std::string who = awaited.empty() ? "an earlier operation of the group" : (awaited.size() == 1 ? "rank " : "ranks ") + ranks;
+  for (const int member : members) ranks += (ranks.empty() ? "" : ", ") + std::to_string(global_rank(member));
+  return (members.size() == 1 ? "rank " : "ranks ") + ranks;
+}
+
+std::string Communicator::still_waiting(const Task& task, Nanos limit) const {
+  const CallRecord record = record_of(task.call(), task.operation().sequence);
+  return "customccl: wait() reached its timeout of " + seconds(limit) + " before " + describe(record) + " of group \"" + spec_.name +
+         "\" was done on rank " + std::to_string(global_rank(spec_.rank)) + ", which waits for " +
+         list(lane_of(task.call()).awaited(task)) + ". The operation goes on until its own limit of " +
+         seconds(task.deadline().limit());
+}
+
+Status Communicator::timed_out(const std::vector<int>& awaited) const {
+  const std::string who = list(awaited);
   return {Code::kTimeout,
           "the timeout passed: rank " + std::to_string(global_rank(spec_.rank)) + " waited in vain for " + who,
           awaited.empty() ? -1 : global_rank(awaited[0])};

@@ -33,6 +33,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   void post(const std::shared_ptr<Task>& task);
   // Waits until `task` is done or `limit` passed (then false, and the task goes on).
   bool wait(const Task& task, Nanos limit);
+  // What to say when wait() returned false.
+  std::string still_waiting(const Task& task, Nanos limit) const;
   // Whether `task` is done, after an attempt to move it.
   bool poll(const Task& task);
 
@@ -61,6 +63,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Lane& lane_of(const Call& call) const;
   void drive_slowly(Lane& lane);
   int looks() const;
+  std::string list(const std::vector<int>& members) const;
   void wait_for(Lane& lane, const Task& task);
   void end(const Status& why, bool leave);
 

@@ -48,6 +48,12 @@ class Lane {
   // Ends every task with what describe(task, why) makes of `why`, and every later one with what `later` says.
   void close(const Status& why);
 
+  // Ranks of the group that a pending task waits for, as far as is known; for messages.
+  std::vector<int> awaited(const Task& task) {
+    const std::lock_guard lock(mutex_);
+    return task.done() || closed_ ? std::vector<int>() : awaited_by(task);
+  }
+
   bool busy() const { return pending_.load(std::memory_order_relaxed) != 0; }
 
  protected:
@@ -59,11 +65,13 @@ class Lane {
   // After the lock is released, when finished.failure is set.
   virtual void end_group(const Status& why) = 0;
   virtual Status refusal(const Task& task) = 0;
+  virtual std::vector<int> awaited_by(const Task& task) = 0;
 
   void finish(Task& task, Status status, Finished& finished) {
     pending_.fetch_sub(1, std::memory_order_relaxed);
     std::shared_ptr<Task> keep_alive = std::move(task.keep_alive_);
     task.status_ = std::move(status);
+    if (keep_alive != nullptr) task.ended_ = Clock::now();
     task.done_.store(true, std::memory_order_release);
     // A task on the stack may be gone from here on.
     if (keep_alive != nullptr) finished.add(std::move(keep_alive));

@@ -303,6 +303,10 @@ void MessageLane::drop_all(const Status& why, Finished& finished) {
 
 void MessageLane::end_group(const Status& why) { group_.fail(why); }
 
+std::vector<int> MessageLane::awaited_by(const Task& task) {
+  return task.call().peer == kAnySource ? awaited() : std::vector<int>{task.call().peer};
+}
+
 Status MessageLane::refusal(const Task& task) { return group_.refuse(task); }
 
 }  // namespace customccl

@@ -54,6 +54,7 @@ class MessageLane final : public Lane {
   void drop_all(const Status& why, Finished& finished) override;
   void end_group(const Status& why) override;
   Status refusal(const Task& task) override;
+  std::vector<int> awaited_by(const Task& task) override;
 
   void accept_send(Task& task, Finished& finished);
   void accept_recv(Task& task, Finished& finished);

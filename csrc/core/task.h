@@ -30,6 +30,8 @@ class Task {
   Operation& operation() { return operation_; }
   const Operation& operation() const { return operation_; }
   const Deadline& deadline() const { return deadline_; }
+  // When it was done; for asynchronous tasks.
+  Clock::time_point ended() const { return ended_; }
   // Where a received message came from (rank in the group), once done.
   int source() const { return source_; }
   void set_source(int source) { source_ = source; }
@@ -47,6 +49,7 @@ class Task {
   Operation operation_;
   Deadline deadline_;
   Status status_;
+  Clock::time_point ended_{};
   int source_ = -1;
   std::atomic<bool> done_{false};
   std::shared_ptr<Task> keep_alive_;  // while queued, for asynchronous tasks
