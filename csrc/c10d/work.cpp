@@ -25,7 +25,7 @@ void TensorTask::when_done(std::function<void()> then) {
   then();
 }
 
-void TensorTask::on_done() {
+void TensorTask::completed() {
   std::vector<std::function<void()>> then;
   {
     const std::lock_guard lock(mutex_);

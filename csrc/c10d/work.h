@@ -23,10 +23,9 @@ class TensorTask final : public Task {
 
   // Runs `then` when the task is done, at once if it is.
   void when_done(std::function<void()> then);
+  void completed() override;
 
  private:
-  void on_done() override;
-
   PreparedCall prepared_;
   std::vector<at::Tensor> kept_;
   std::mutex mutex_;

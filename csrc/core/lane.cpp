@@ -1,8 +1,20 @@
 #include "core/lane.h"
 
+#include "core/callbacks.h"
+#include "core/progress.h"
 #include "platform/cpu.h"
 
 namespace customccl {
+
+Finished::~Finished() {
+  for (auto& task : tasks_) {
+    if (Progress::is_this_thread()) {
+      Callbacks::get().run(std::move(task));
+    } else {
+      task->completed();
+    }
+  }
+}
 
 // Drives while anything moves. True when looking again is of no use: the task is done or the group failed.
 bool Lane::advance_until(const Task& task, Finished& finished) {

@@ -10,13 +10,11 @@
 
 namespace customccl {
 
-// Tasks that became done under a lane's lock and whose on_done() shall run after it is released. Also carries a failure that ends
+// Tasks that became done under a lane's lock and whose completed() shall be called after it is released. Also carries a failure that ends
 // the group out of the lock.
 class Finished {
  public:
-  ~Finished() {
-    for (auto& task : tasks_) task->on_done();
-  }
+  ~Finished();
   void add(std::shared_ptr<Task> task) { tasks_.push_back(std::move(task)); }
 
   Status failure;  // not ok: the group is to be closed with this

@@ -1,38 +1,52 @@
 #include "core/progress.h"
 
-#include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <thread>
 
+#include "host/host_arena.h"
+#include "platform/background_thread.h"
 #include "platform/clock.h"
-#include "platform/process.h"
+#include "platform/once_per_process.h"
 #include "platform/settings.h"
 
 namespace customccl {
 
 namespace {
 
-constexpr Nanos kPatience = std::chrono::microseconds(200);  // between looks: the thread that posted usually waits by itself
-constexpr Nanos kLongest = std::chrono::milliseconds(4);     // between looks at work that does not move
+constexpr Nanos kPatience = std::chrono::microseconds(200);  // for new work: the thread that posted it usually waits by itself
+constexpr Nanos kLongest = std::chrono::milliseconds(4);     // asleep, while work is pending
 constexpr Nanos kInspect = std::chrono::milliseconds(2);     // between looks for dead peers and deadlines
+constexpr int kIdleRounds = 16;                              // of yielding before sleep: the peers move too
 
-std::mutex instance_mutex;
-Progress* instance = nullptr;  // leaked on purpose: its thread runs until the process is gone
-std::uint64_t instance_generation = 0;
+thread_local bool on_progress_thread = false;
+
+bool drive_all(const std::vector<std::shared_ptr<Lane>>& lanes) {
+  bool moved = false;
+  for (const auto& lane : lanes) moved = lane->drive() || moved;
+  return moved;
+}
+
+bool any_busy(const std::vector<std::shared_ptr<Lane>>& lanes) {
+  return std::any_of(lanes.begin(), lanes.end(), [](const auto& lane) { return lane->busy(); });
+}
+
+// Until a peer rings, or kLongest. Groups of one have no arena and no peers.
+void sleep_until_rung(const std::vector<std::shared_ptr<Lane>>& lanes) {
+  HostArena* arena = HostArena::existing();
+  if (arena == nullptr) {
+    std::this_thread::sleep_for(kLongest);
+  } else {
+    arena->header().bell.sleep(kLongest, [&] { return drive_all(lanes) || !any_busy(lanes); });
+  }
+}
 
 }  // namespace
 
-Progress& Progress::get() {
-  const std::lock_guard lock(instance_mutex);
-  if (instance == nullptr || instance_generation != fork_generation()) {
-    instance = new Progress();
-    instance_generation = fork_generation();
-  }
-  return *instance;
-}
+Progress& Progress::get() { return once_per_process<Progress>(); }
+
+bool Progress::is_this_thread() { return on_progress_thread; }
 
 void Progress::watch(std::shared_ptr<Lane> lane) {
   const std::lock_guard lock(mutex_);
@@ -42,17 +56,12 @@ void Progress::watch(std::shared_ptr<Lane> lane) {
   if (lanes_.size() > 1) return;
   if (!started_ && settings().progress_thread) {
     started_ = true;
-    sigset_t all;
-    sigset_t previous;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &previous);  // signals belong to the program's own threads
-    std::thread([this] { run(); }).detach();
-    pthread_sigmask(SIG_SETMASK, &previous, nullptr);
+    start_background_thread("customccl-move", [this] { run(); });
   }
   wake_.notify_one();
 }
 
-std::vector<std::shared_ptr<Lane>> Progress::busy_lanes() {
+Progress::Lanes Progress::busy_lanes() {
   std::erase_if(lanes_, [](const auto& lane) { return !lane->busy(); });
   watched_.store(static_cast<int>(lanes_.size()), std::memory_order_relaxed);
   return lanes_;
@@ -74,38 +83,34 @@ bool Progress::drive_others(const Lane& own) {
   return moved;
 }
 
+Progress::Lanes Progress::next_lanes() {
+  std::unique_lock lock(mutex_);
+  Lanes lanes = busy_lanes();
+  if (!lanes.empty()) return lanes;
+  wake_.wait(lock, [this] { return !lanes_.empty(); });
+  lock.unlock();
+  std::this_thread::sleep_for(kPatience);
+  lock.lock();
+  return busy_lanes();
+}
+
 void Progress::run() {
-  pthread_setname_np(pthread_self(), "customccl-move");
-  Nanos pause = kPatience;
+  on_progress_thread = true;
   Clock::time_point inspected = Clock::now();
   for (;;) {
-    std::vector<std::shared_ptr<Lane>> lanes;
-    {
-      std::unique_lock lock(mutex_);
-      lanes = busy_lanes();
-      if (lanes.empty()) {
-        wake_.wait(lock, [this] { return !lanes_.empty(); });
-        pause = kPatience;
+    const Lanes lanes = next_lanes();
+    for (int idle = 0; idle < kIdleRounds && any_busy(lanes); ++idle) {
+      if (drive_all(lanes)) {
+        idle = 0;
+      } else {
+        ::sched_yield();
       }
     }
-    std::this_thread::sleep_for(pause);
-    bool moved = false;
-    const bool inspect = Clock::now() - inspected > kInspect;
-    if (inspect) inspected = Clock::now();
-    for (const auto& lane : lanes) {
-      // While it moves, keep at it: the peers move too.
-      for (int idle = 0; idle < 16; ++idle) {
-        if (lane->drive()) {
-          moved = true;
-          idle = 0;
-        } else {
-          ::sched_yield();
-        }
-        if (!lane->busy()) break;
-      }
-      if (inspect) lane->inspect();
+    if (Clock::now() - inspected > kInspect) {
+      inspected = Clock::now();
+      for (const auto& lane : lanes) lane->inspect();
     }
-    pause = moved ? kPatience : std::min(pause * 2, kLongest);
+    if (any_busy(lanes)) sleep_until_rung(lanes);
   }
 }
 

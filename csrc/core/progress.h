@@ -11,12 +11,15 @@
 namespace customccl {
 
 // Moves what nobody waits for. One per process; its thread starts with the first asynchronous task that does not end at once, and
-// sleeps while nothing is pending. It leaves lanes alone that another thread drives, and every operation for its first 200 us:
-// usually somebody waits by then, and a hand-over between threads would cost more than the operation.
+// sleeps while nothing is pending. It leaves lanes alone that another thread drives, and newly pending work for 200 us: usually
+// somebody waits by then, and a hand-over between threads would cost more than the operation. Then it drives, and sleeps on the
+// process's doorbell while nothing moves.
 class Progress {
  public:
   // Of this process; a forked child gets one of its own. Never destroyed.
   static Progress& get();
+  // Whether this is the progress thread.
+  static bool is_this_thread();
 
   // `lane` has pending work now. It is forgotten again once it has none.
   void watch(std::shared_ptr<Lane> lane);
@@ -24,12 +27,14 @@ class Progress {
   bool drive_others(const Lane& own);
 
  private:
+  using Lanes = std::vector<std::shared_ptr<Lane>>;
   void run();
-  std::vector<std::shared_ptr<Lane>> busy_lanes();
+  Lanes busy_lanes();
+  Lanes next_lanes();
 
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::vector<std::shared_ptr<Lane>> lanes_;
+  Lanes lanes_;
   std::atomic<int> watched_{0};
   bool started_ = false;
 };

@@ -36,14 +36,11 @@ class Task {
   int source() const { return source_; }
   void set_source(int source) { source_ = source; }
 
- protected:
-  // Runs once, after done() has become true, on the thread that completed the task and with no lock held. Not for tasks on the
-  // stack.
-  virtual void on_done() {}
+  // Called once, after done() has become true, with no lock held. Not for tasks on the stack.
+  virtual void completed() {}
 
  private:
   friend class Lane;
-  friend class Finished;
 
   Call call_;
   Operation operation_;

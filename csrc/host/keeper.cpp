@@ -1,8 +1,6 @@
 #include "host/keeper.h"
 
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -11,10 +9,12 @@
 #include <cerrno>
 #include <cstring>
 #include <future>
-#include <thread>
+#include <memory>
+#include <utility>
 
 #include "host/host_arena.h"
 #include "host/limbo.h"
+#include "platform/background_thread.h"
 #include "platform/log.h"
 #include "platform/unix_socket.h"
 
@@ -68,13 +68,6 @@ void keep(HostArena& arena, const Fd& listener, const Fd& bell) {
   }
 }
 
-// Signals belong to the program's own threads.
-void block_all_signals(sigset_t& previous) {
-  sigset_t all;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &previous);
-}
-
 }  // namespace
 
 void wake_keeper() {
@@ -90,17 +83,13 @@ Status start_keeper(HostArena& arena) {
   if (Status status = listen_abstract(keeper_address(arena.header().id), listener); !status.ok()) return status;
   Fd bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   keeper_bell.store(bell.get());
-  std::promise<bool> adopted;
-  auto result = adopted.get_future();
-  sigset_t previous;
-  block_all_signals(previous);
-  std::thread([&arena, socket = std::move(listener), bell = std::move(bell), promise = std::move(adopted)]() mutable {
-    pthread_setname_np(pthread_self(), "customccl-keep");
-    promise.set_value(arena.header().life.adopt());
-    keep(arena, socket, bell);
-  }).detach();
-  pthread_sigmask(SIG_SETMASK, &previous, nullptr);
-  if (!result.get()) {
+  auto adopted = std::make_shared<std::promise<bool>>();
+  auto sockets = std::make_shared<std::pair<Fd, Fd>>(std::move(listener), std::move(bell));
+  start_background_thread("customccl-keep", [&arena, sockets, adopted] {
+    adopted->set_value(arena.header().life.adopt());
+    keep(arena, sockets->first, sockets->second);
+  });
+  if (!adopted->get_future().get()) {
     return {Code::kSystem,
             "customccl: the kernel refused set_robust_list, by which peers learn that a process died. A seccomp profile is the "
             "usual cause; allow set_robust_list."};

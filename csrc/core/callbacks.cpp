@@ -1,0 +1,37 @@
+#include "core/callbacks.h"
+
+#include "platform/background_thread.h"
+#include "platform/once_per_process.h"
+
+namespace customccl {
+
+Callbacks& Callbacks::get() { return once_per_process<Callbacks>(); }
+
+void Callbacks::run(std::shared_ptr<Task> task) {
+  const std::lock_guard lock(mutex_);
+  waiting_.push_back(std::move(task));
+  if (idle_ >= waiting_.size()) {
+    wake_.notify_one();
+  } else {
+    start_background_thread("customccl-call", [this] { serve(); });
+  }
+}
+
+void Callbacks::serve() {
+  constexpr auto kIdle = std::chrono::seconds(1);
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    ++idle_;
+    const bool work = wake_.wait_for(lock, kIdle, [this] { return !waiting_.empty(); });
+    --idle_;
+    if (!work) return;
+    std::shared_ptr<Task> task = std::move(waiting_.front());
+    waiting_.pop_front();
+    lock.unlock();
+    task->completed();
+    task.reset();
+    lock.lock();
+  }
+}
+
+}  // namespace customccl

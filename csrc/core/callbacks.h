@@ -1,0 +1,32 @@
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+
+#include "core/task.h"
+
+namespace customccl {
+
+// Runs what users hang on futures when the progress thread completes their operations. A callback may start further operations and
+// block until they are done, which only works if the progress thread goes on meanwhile; and it may block until another
+// callback has run. So callbacks get threads of their own: a new one whenever none is idle, ended after a second without work.
+class Callbacks {
+ public:
+  // Of this process; a forked child gets one of its own. Never destroyed.
+  static Callbacks& get();
+
+  // Runs task->completed() on some thread.
+  void run(std::shared_ptr<Task> task);
+
+ private:
+  void serve();
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<std::shared_ptr<Task>> waiting_;
+  std::size_t idle_ = 0;
+};
+
+}  // namespace customccl
