@@ -5,7 +5,7 @@
 # PYTHON=python    use an environment that already has torch instead of making .venv
 # JOBS=2           compiler processes
 #
-# Also: build, lint, format, test-cpp, sanitize, test-python, clean.
+# Also: check-torch-versions, build, lint, format, test-cpp, sanitize, test-python, clean.
 
 TORCH ?= 2.13.0
 PYTHON ?=
@@ -16,7 +16,7 @@ python := $(if $(PYTHON),$(shell command -v $(PYTHON)),$(CURDIR)/.venv/bin/pytho
 cmake = $(shell $(python) scripts/tool_path.py cmake)
 ctest = $(dir $(cmake))ctest
 
-.PHONY: demo test set-up build lint format test-cpp sanitize test-python clean
+.PHONY: check-torch-versions demo test set-up build lint format test-cpp sanitize test-python clean
 .NOTPARALLEL:
 
 demo: build
@@ -48,6 +48,10 @@ sanitize: set-up
 test-python: build
 	$(python) -m pytest test
 
+# Does the one shim compile for every torch that is supported? Fetches their headers once (about 600 MB).
+check-torch-versions: set-up
+	$(python) scripts/check_torch_versions.py
+
 clean:
-	rm -rf build dist *.egg-info torch_customccl/*.so
+	rm -rf build dist *.egg-info torch_customccl/*.so torch_customccl/include torch_customccl/lib
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
