@@ -33,9 +33,9 @@ struct Call {
   Op op = Op::kBarrier;
   DType dtype = DType::kUInt8;
   ReduceOp reduce_op = ReduceOp::kSum;
-  int root = 0;           // rank in the group: root of rooted operations
-  int peer = kAnySource;  // rank in the group: partner of send and recv
-  std::int64_t tag = 0;   // send and recv only
+  int root = 0;                           // rank in the group: root of rooted operations
+  int peer = kAnySource;                  // rank in the group: partner of send and recv
+  std::int64_t tag = 0;                   // send and recv only
   std::complex<double> factor{1.0, 0.0};  // PREMUL_SUM only: this rank's factor
   std::span<const View> inputs;
   std::span<const View> outputs;

@@ -13,7 +13,7 @@ namespace customccl {
 
 enum class ReduceOp : std::uint8_t { kSum, kProduct, kMin, kMax, kAvg, kBand, kBor, kBxor, kPremulSum };
 
-inline constexpr std::array<std::string_view, 9> kReduceOpNames{"SUM", "PRODUCT", "MIN",  "MAX",       "AVG",
+inline constexpr std::array<std::string_view, 9> kReduceOpNames{"SUM",  "PRODUCT", "MIN",  "MAX",       "AVG",
                                                                 "BAND", "BOR",     "BXOR", "PREMUL_SUM"};
 
 constexpr std::string_view name(ReduceOp op) { return kReduceOpNames[static_cast<std::size_t>(op)]; }

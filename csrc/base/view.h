@@ -15,9 +15,7 @@ struct Dim {
 };
 
 // A strided tensor, outermost dimension first. Dimensions of size 1 are dropped and mergeable neighbours merged.
-struct Layout {
-  std::vector<Dim> dims;
-};
+struct Layout { std::vector<Dim> dims; };
 
 // Elements [begin, begin + count) of the tensor at `data`, counted in logical order.
 // `layout == nullptr`: the elements lie one after the other. A View owns nothing.

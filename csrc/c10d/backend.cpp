@@ -4,7 +4,8 @@
 
 namespace customccl::torch_shim {
 
-CustomBackend::CustomBackend(std::shared_ptr<Communicator> group, StorePtr store, c10::intrusive_ptr<CustomOptions> options)
+CustomBackend::CustomBackend(std::shared_ptr<Communicator> group, StorePtr store,
+                             c10::intrusive_ptr<CustomOptions> options)
     : Backend(group->spec().rank, group->spec().size),
       group_(std::move(group)),
       store_(std::move(store)),
@@ -78,8 +79,8 @@ CustomBackend::WorkPtr CustomBackend::endCoalescing() {
     tasks.swap(coalesced_);
   }
   if (tasks.empty()) return finished_work(::c10d::OpType::COALESCED);
-  return c10::make_intrusive<TaskWork>(group_, std::move(tasks), ::c10d::OpType::COALESCED, "customccl:coalesced", Tensors(),
-                                       Tensors());
+  return c10::make_intrusive<TaskWork>(group_, std::move(tasks), ::c10d::OpType::COALESCED, "customccl:coalesced",
+                                       Tensors(), Tensors());
 }
 
 void CustomBackend::registerOnCompletionHook(std::function<void(std::shared_ptr<::c10d::WorkInfo>)>&& hook) {

@@ -10,7 +10,8 @@
 
 namespace customccl::torch_shim {
 
-c10::intrusive_ptr<CustomBackend> CustomBackend::create(const StorePtr& store, GroupSpec spec, const OptionsPtr& options) {
+c10::intrusive_ptr<CustomBackend> CustomBackend::create(const StorePtr& store, GroupSpec spec,
+                                                        const OptionsPtr& options) {
   const auto* ours = dynamic_cast<const CustomOptions*>(options.get());
   auto own = ours != nullptr ? c10::make_intrusive<CustomOptions>(*ours) : c10::make_intrusive<CustomOptions>();
   own->timeout = std::chrono::duration_cast<std::chrono::milliseconds>(spec.timeout);
@@ -31,8 +32,8 @@ CustomBackend::BackendPtr CustomBackend::split(const StorePtr& store, const std:
   spec.name = options && !options->group_name.empty() ? options->group_name : parent.name + "/split";
   spec.timeout = options ? Nanos(options->timeout) : parent.timeout;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
-    TORCH_CHECK_VALUE(ranks[i] >= 0 && ranks[i] < getSize(), "customccl: split names rank ", ranks[i], " of a group of ",
-                      getSize());
+    TORCH_CHECK_VALUE(ranks[i] >= 0 && ranks[i] < getSize(), "customccl: split names rank ", ranks[i],
+                      " of a group of ", getSize());
     spec.global_ranks.push_back(group_->global_rank(ranks[i]));
     if (ranks[i] == getRank()) spec.rank = static_cast<int>(i);
   }
@@ -42,7 +43,8 @@ CustomBackend::BackendPtr CustomBackend::split(const StorePtr& store, const std:
 
 CustomBackend::BackendPtr CustomBackend::merge(const StorePtr& store, const OptionsPtr& options, const int& rank,
                                                const int& size) {
-  TORCH_CHECK_VALUE(size >= 1 && rank >= 0 && rank < size, "customccl: rank ", rank, " of ", size, " ranks makes no sense");
+  TORCH_CHECK_VALUE(size >= 1 && rank >= 0 && rank < size, "customccl: rank ", rank, " of ", size,
+                    " ranks makes no sense");
   GroupSpec spec;
   spec.rank = rank;
   spec.size = size;

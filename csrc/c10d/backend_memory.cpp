@@ -11,7 +11,8 @@ namespace customccl::torch_shim {
 
 at::Tensor CustomBackend::allocateTensor(long count, at::TensorOptions options) {
   TORCH_CHECK_VALUE(count >= 0, "customccl: cannot allocate a tensor of ", count, " elements");
-  TORCH_CHECK_VALUE(options.device().is_cpu(), "customccl: shared-memory tensors are on the CPU, not on ", options.device());
+  TORCH_CHECK_VALUE(options.device().is_cpu(), "customccl: shared-memory tensors are on the CPU, not on ",
+                    options.device());
   HostArena* arena = nullptr;
   check(HostArena::get(arena));
   Block block;

@@ -5,8 +5,8 @@
 namespace customccl::torch_shim {
 
 void CustomBackend::check_peer(Op op, int peer) const {
-  TORCH_CHECK_VALUE(peer >= 0 && peer < getSize(), "customccl: ", name(op), " names rank ", peer, " in a group of ", getSize(),
-                    " ranks");
+  TORCH_CHECK_VALUE(peer >= 0 && peer < getSize(), "customccl: ", name(op), " names rank ", peer, " in a group of ",
+                    getSize(), " ranks");
 }
 
 CustomBackend::WorkPtr CustomBackend::message(Op op, Tensors& tensors, int peer, int tag, Label label) {

@@ -16,11 +16,12 @@ CustomBackend::WorkPtr CustomBackend::broadcast(Tensors& tensors, const ::c10d::
 
 PreparedCall CustomBackend::prepare_all_gather_list(const Tensors& outputs, const at::Tensor& input,
                                                     const ::c10d::AllgatherOptions& options) const {
-  TORCH_CHECK_VALUE(outputs.size() == size(), "customccl: all_gather needs one output tensor per rank: got ", outputs.size(),
-                    " in a group of ", size());
+  TORCH_CHECK_VALUE(outputs.size() == size(), "customccl: all_gather needs one output tensor per rank: got ",
+                    outputs.size(), " in a group of ", size());
   const at::Tensor& own = outputs[static_cast<std::size_t>(getRank())];
   TORCH_CHECK_VALUE(own.numel() == input.numel(), "customccl: all_gather got an output of ", own.numel(),
-                    " elements for this rank's input of ", input.numel(), " (sizes ", own.sizes(), " and ", input.sizes(), ")");
+                    " elements for this rank's input of ", input.numel(), " (sizes ", own.sizes(), " and ",
+                    input.sizes(), ")");
   PreparedCall prepared(Op::kAllGather);
   prepared.add_input(input);
   for (const at::Tensor& output : outputs) prepared.add_output(output);
@@ -50,7 +51,8 @@ PreparedCall CustomBackend::prepare_all_gather(const at::Tensor& output, const a
 CustomBackend::WorkPtr CustomBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
                                                       const ::c10d::AllgatherOptions& options) {
   return launch(prepare_all_gather(output, input, options), options.asyncOp,
-                {::c10d::OpType::_ALLGATHER_BASE, "customccl:_all_gather_base"}, [&] { return Held{{input}, {output}}; });
+                {::c10d::OpType::_ALLGATHER_BASE, "customccl:_all_gather_base"},
+                [&] { return Held{{input}, {output}}; });
 }
 
 CustomBackend::WorkPtr CustomBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
@@ -66,15 +68,16 @@ CustomBackend::WorkPtr CustomBackend::allgather_into_tensor_coalesced(Tensors& o
 // outputs[i][j]: what input j of rank i becomes here.
 CustomBackend::WorkPtr CustomBackend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
                                                           const ::c10d::AllgatherOptions& options) {
-  TORCH_CHECK_VALUE(outputs.size() == size(), "customccl: all_gather_coalesced needs one list of outputs per rank: got ",
-                    outputs.size(), " in a group of ", size());
+  TORCH_CHECK_VALUE(outputs.size() == size(),
+                    "customccl: all_gather_coalesced needs one list of outputs per rank: got ", outputs.size(),
+                    " in a group of ", size());
   Held held{inputs, {}};
   std::vector<PreparedCall> calls;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     Tensors column;
     for (const Tensors& list : outputs) {
-      TORCH_CHECK_VALUE(list.size() == inputs.size(), "customccl: all_gather_coalesced got ", list.size(), " outputs for ",
-                        inputs.size(), " inputs");
+      TORCH_CHECK_VALUE(list.size() == inputs.size(), "customccl: all_gather_coalesced got ", list.size(),
+                        " outputs for ", inputs.size(), " inputs");
       column.push_back(list[i]);
     }
     calls.push_back(prepare_all_gather_list(column, inputs[i], options));
@@ -90,8 +93,9 @@ CustomBackend::WorkPtr CustomBackend::gather(std::vector<Tensors>& outputs, Tens
   prepared.set_root(options.rootRank, getSize());
   prepared.add_input(only(inputs, Op::kGather, "input tensor"));
   const bool root = options.rootRank == getRank();
-  TORCH_CHECK_VALUE(outputs.size() == (root ? 1U : 0U), "customccl: gather takes a list of outputs on the root only: rank ",
-                    getRank(), " of the group gave ", outputs.size(), ", the root is ", options.rootRank);
+  TORCH_CHECK_VALUE(outputs.size() == (root ? 1U : 0U),
+                    "customccl: gather takes a list of outputs on the root only: rank ", getRank(),
+                    " of the group gave ", outputs.size(), ", the root is ", options.rootRank);
   if (root) {
     TORCH_CHECK_VALUE(outputs[0].size() == size(), "customccl: gather needs one output tensor per rank: got ",
                       outputs[0].size(), " in a group of ", size());
@@ -111,11 +115,12 @@ CustomBackend::WorkPtr CustomBackend::scatter(Tensors& outputs, std::vector<Tens
   prepared.set_root(options.rootRank, getSize());
   prepared.add_output(only(outputs, Op::kScatter, "output tensor"));
   const bool root = options.rootRank == getRank();
-  TORCH_CHECK_VALUE(inputs.size() == (root ? 1U : 0U), "customccl: scatter takes a list of inputs on the root only: rank ",
-                    getRank(), " of the group gave ", inputs.size(), ", the root is ", options.rootRank);
+  TORCH_CHECK_VALUE(inputs.size() == (root ? 1U : 0U),
+                    "customccl: scatter takes a list of inputs on the root only: rank ", getRank(),
+                    " of the group gave ", inputs.size(), ", the root is ", options.rootRank);
   if (root) {
-    TORCH_CHECK_VALUE(inputs[0].size() == size(), "customccl: scatter needs one input tensor per rank: got ", inputs[0].size(),
-                      " in a group of ", size());
+    TORCH_CHECK_VALUE(inputs[0].size() == size(), "customccl: scatter needs one input tensor per rank: got ",
+                      inputs[0].size(), " in a group of ", size());
     for (const at::Tensor& input : inputs[0]) prepared.add_input(input);
     const at::Tensor& own = inputs[0][static_cast<std::size_t>(getRank())];
     TORCH_CHECK_VALUE(own.numel() == outputs[0].numel(), "customccl: scatter got an output of ", outputs[0].numel(),
@@ -139,10 +144,11 @@ CustomBackend::WorkPtr CustomBackend::alltoall_base(at::Tensor& output, at::Tens
                 [&] { return Held{{input}, {output}}; });
 }
 
-CustomBackend::WorkPtr CustomBackend::alltoall(Tensors& outputs, Tensors& inputs, const ::c10d::AllToAllOptions& options) {
+CustomBackend::WorkPtr CustomBackend::alltoall(Tensors& outputs, Tensors& inputs,
+                                               const ::c10d::AllToAllOptions& options) {
   TORCH_CHECK_VALUE(outputs.size() == size() && inputs.size() == size(),
-                    "customccl: all_to_all needs one input and one output tensor per rank: got ", inputs.size(), " and ",
-                    outputs.size(), " in a group of ", size());
+                    "customccl: all_to_all needs one input and one output tensor per rank: got ", inputs.size(),
+                    " and ", outputs.size(), " in a group of ", size());
   PreparedCall prepared(Op::kAllToAll);
   for (const at::Tensor& input : inputs) prepared.add_input(input);
   for (const at::Tensor& output : outputs) prepared.add_output(output);
@@ -155,7 +161,8 @@ CustomBackend::WorkPtr CustomBackend::alltoall(Tensors& outputs, Tensors& inputs
 CustomBackend::WorkPtr CustomBackend::barrier(const ::c10d::BarrierOptions& options) {
   PreparedCall prepared(Op::kBarrier);
   prepared.set_timeout(options.timeout);
-  return launch(std::move(prepared), options.asyncOp, {::c10d::OpType::BARRIER, "customccl:barrier"}, [] { return Held{}; });
+  return launch(std::move(prepared), options.asyncOp, {::c10d::OpType::BARRIER, "customccl:barrier"},
+                [] { return Held{}; });
 }
 
 // Every barrier here names all ranks that did not come, after one timeout; so `wait_all_ranks` changes nothing.

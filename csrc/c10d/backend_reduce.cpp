@@ -10,7 +10,8 @@ constexpr Op kReduceScatterOp = Op::kReduceScatter;
 
 }  // namespace
 
-PreparedCall CustomBackend::prepare_all_reduce(const at::Tensor& tensor, const ::c10d::AllreduceOptions& options) const {
+PreparedCall CustomBackend::prepare_all_reduce(const at::Tensor& tensor,
+                                               const ::c10d::AllreduceOptions& options) const {
   PreparedCall prepared(Op::kAllReduce);
   prepared.add_output(tensor);
   prepared.use_output_as_input();
@@ -29,8 +30,8 @@ CustomBackend::WorkPtr CustomBackend::allreduce_coalesced(Tensors& tensors,
                                                           const ::c10d::AllreduceCoalescedOptions& options) {
   std::vector<PreparedCall> calls;
   for (const at::Tensor& tensor : tensors) calls.push_back(prepare_all_reduce(tensor, options));
-  return launch_all(std::move(calls), options.asyncOp, {::c10d::OpType::ALLREDUCE_COALESCED, "customccl:all_reduce_coalesced"},
-                    {tensors, tensors});
+  return launch_all(std::move(calls), options.asyncOp,
+                    {::c10d::OpType::ALLREDUCE_COALESCED, "customccl:all_reduce_coalesced"}, {tensors, tensors});
 }
 
 CustomBackend::WorkPtr CustomBackend::reduce(Tensors& tensors, const ::c10d::ReduceOptions& options) {
@@ -53,11 +54,12 @@ CustomBackend::WorkPtr CustomBackend::reduce_scatter(Tensors& outputs, std::vect
                                                      const ::c10d::ReduceScatterOptions& options) {
   const at::Tensor& output = only(outputs, kReduceScatterOp, "output tensor");
   const Tensors& blocks = only(inputs, kReduceScatterOp, "list of input tensors");
-  TORCH_CHECK_VALUE(blocks.size() == size(), "customccl: reduce_scatter needs one input tensor per rank: got ", blocks.size(),
-                    " in a group of ", size());
+  TORCH_CHECK_VALUE(blocks.size() == size(), "customccl: reduce_scatter needs one input tensor per rank: got ",
+                    blocks.size(), " in a group of ", size());
   const at::Tensor& own = blocks[static_cast<std::size_t>(getRank())];
   TORCH_CHECK_VALUE(own.numel() == output.numel(), "customccl: reduce_scatter got an output of ", output.numel(),
-                    " elements (sizes ", output.sizes(), ") for an input block of ", own.numel(), " (sizes ", own.sizes(), ")");
+                    " elements (sizes ", output.sizes(), ") for an input block of ", own.numel(), " (sizes ",
+                    own.sizes(), ")");
   PreparedCall prepared(kReduceScatterOp);
   prepared.add_output(output);
   for (const at::Tensor& block : blocks) prepared.add_input(block);
@@ -69,9 +71,9 @@ CustomBackend::WorkPtr CustomBackend::reduce_scatter(Tensors& outputs, std::vect
 
 PreparedCall CustomBackend::prepare_reduce_scatter(const at::Tensor& output, const at::Tensor& input,
                                                    const ::c10d::ReduceScatterOptions& options) const {
-  TORCH_CHECK_VALUE(input.numel() == output.numel() * getSize(), "customccl: reduce_scatter needs an input of ", getSize(),
-                    " times the output's elements: input has ", input.numel(), " (sizes ", input.sizes(), "), output ",
-                    output.numel(), " (sizes ", output.sizes(), ")");
+  TORCH_CHECK_VALUE(input.numel() == output.numel() * getSize(), "customccl: reduce_scatter needs an input of ",
+                    getSize(), " times the output's elements: input has ", input.numel(), " (sizes ", input.sizes(),
+                    "), output ", output.numel(), " (sizes ", output.sizes(), ")");
   PreparedCall prepared(kReduceScatterOp);
   prepared.add_output(output);
   prepared.split_input(input, size());
@@ -92,7 +94,8 @@ CustomBackend::WorkPtr CustomBackend::reduce_scatter_tensor_coalesced(Tensors& o
   TORCH_CHECK_VALUE(outputs.size() == inputs.size(), "customccl: reduce_scatter_tensor_coalesced got ", outputs.size(),
                     " outputs and ", inputs.size(), " inputs");
   std::vector<PreparedCall> calls;
-  for (std::size_t i = 0; i < inputs.size(); ++i) calls.push_back(prepare_reduce_scatter(outputs[i], inputs[i], options));
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    calls.push_back(prepare_reduce_scatter(outputs[i], inputs[i], options));
   return launch_all(std::move(calls), options.asyncOp,
                     {::c10d::OpType::COALESCED, "customccl:reduce_scatter_tensor_coalesced"}, {inputs, outputs});
 }

@@ -14,9 +14,10 @@ namespace {
 using Tensors = std::vector<at::Tensor>;
 
 void check_sparse(const at::Tensor& tensor, const ::c10d::AllreduceOptions& options) {
-  TORCH_CHECK_VALUE(options.reduceOp == ::c10d::ReduceOp::SUM, "customccl: all_reduce of sparse tensors knows SUM only");
-  TORCH_CHECK_VALUE(tensor.layout() == c10::kSparse, "customccl: all_reduce of sparse tensors takes the COO layout, not ",
-                    tensor.layout());
+  TORCH_CHECK_VALUE(options.reduceOp == ::c10d::ReduceOp::SUM,
+                    "customccl: all_reduce of sparse tensors knows SUM only");
+  TORCH_CHECK_VALUE(tensor.layout() == c10::kSparse,
+                    "customccl: all_reduce of sparse tensors takes the COO layout, not ", tensor.layout());
   TORCH_CHECK_VALUE(tensor.device().is_cpu(), "customccl: all_reduce got a sparse tensor on ", tensor.device(),
                     "; this backend serves CPU tensors");
 }

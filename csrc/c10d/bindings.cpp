@@ -23,26 +23,31 @@ c10::intrusive_ptr<::c10d::Backend> create_backend(const c10::intrusive_ptr<::c1
                                                    std::chrono::milliseconds timeout, const std::string& name,
                                                    const std::vector<int>& global_ranks,
                                                    const c10::intrusive_ptr<CustomOptions>& options) {
-  TORCH_CHECK_VALUE(size >= 1 && rank >= 0 && rank < size, "customccl: rank ", rank, " of ", size, " ranks makes no sense");
+  TORCH_CHECK_VALUE(size >= 1 && rank >= 0 && rank < size, "customccl: rank ", rank, " of ", size,
+                    " ranks makes no sense");
   TORCH_CHECK_VALUE(global_ranks.size() == static_cast<std::size_t>(size), "customccl: ", global_ranks.size(),
                     " global ranks were given for a group of ", size);
   TORCH_CHECK_VALUE(timeout.count() > 0, "customccl: a timeout must be positive, not ", timeout.count(), " ms");
   return CustomBackend::create(store, {name, rank, size, global_ranks, timeout}, options);
 }
 
-c10::intrusive_ptr<CustomOptions> copy_options(const CustomOptions& options) { return c10::make_intrusive<CustomOptions>(options); }
+c10::intrusive_ptr<CustomOptions> copy_options(const CustomOptions& options) {
+  return c10::make_intrusive<CustomOptions>(options);
+}
 
 }  // namespace
 
 void bind(py::module_& module) {
-  py::class_<CustomOptions, c10::intrusive_ptr<CustomOptions>, ::c10d::Backend::Options>(module, "Options",
-                                                                            "Options of a customccl group (pg_options).")
+  py::class_<CustomOptions, c10::intrusive_ptr<CustomOptions>, ::c10d::Backend::Options>(
+      module, "Options", "Options of a customccl group (pg_options).")
       .def(py::init([](std::chrono::milliseconds timeout) { return c10::make_intrusive<CustomOptions>(timeout); }),
            py::arg("timeout") = kBackendDefaultTimeout)
       .def("__copy__", &copy_options)
-      .def("__deepcopy__", [](const CustomOptions& options, const py::object&) { return copy_options(options); }, py::arg("memo"));
+      .def(
+          "__deepcopy__", [](const CustomOptions& options, const py::object&) { return copy_options(options); },
+          py::arg("memo"));
   py::class_<CustomBackend, c10::intrusive_ptr<CustomBackend>, ::c10d::Backend>(module, "CustomBackend",
-                                                                              "A customccl group, as torch sees it.")
+                                                                                "A customccl group, as torch sees it.")
       // new_group() calls it on the default group of ranks outside the new group: nothing is to be done there.
       .def("perform_nocolor_split", [](CustomBackend&, const py::object&) {}, py::arg("device"));
   module.def("create_backend", &create_backend, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"),

@@ -2,11 +2,11 @@
 
 // What differs between the torch versions this shim is compiled for (2.11 to 2.15). Nowhere else may a version be asked.
 
+#include <torch/version.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <torch/csrc/distributed/c10d/Types.hpp>
 #include <torch/csrc/distributed/c10d/Work.hpp>
-#include <torch/version.h>
 
 namespace customccl::torch_shim {
 

@@ -26,8 +26,9 @@ py::list mechanisms() {
 py::list all_settings() {
   py::list rows;
   for (const SettingInfo& setting : describe_settings()) {
-    rows.append(py::dict(py::arg("variable") = std::string(setting.variable), py::arg("meaning") = std::string(setting.meaning),
-                         py::arg("default") = setting.default_value, py::arg("value") = setting.value));
+    rows.append(py::dict(py::arg("variable") = std::string(setting.variable),
+                         py::arg("meaning") = std::string(setting.meaning), py::arg("default") = setting.default_value,
+                         py::arg("value") = setting.value));
   }
   return rows;
 }

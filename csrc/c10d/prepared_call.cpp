@@ -19,8 +19,8 @@ void PreparedCall::take_dtype(const at::Tensor& tensor) {
     call_.dtype = dtype;
     has_dtype_ = true;
   }
-  TORCH_CHECK_TYPE(dtype == call_.dtype, "customccl: ", op_name(call_), " got tensors of different dtypes: ", name(call_.dtype),
-                   " and ", name(dtype));
+  TORCH_CHECK_TYPE(dtype == call_.dtype, "customccl: ", op_name(call_),
+                   " got tensors of different dtypes: ", name(call_.dtype), " and ", name(dtype));
 }
 
 const Layout* PreparedCall::layout_of(const at::Tensor& tensor) {
@@ -42,10 +42,11 @@ const Layout* PreparedCall::layout_of(const at::Tensor& tensor) {
 
 View PreparedCall::view_of(const at::Tensor& tensor, bool output) {
   TORCH_CHECK_VALUE(tensor.defined(), "customccl: ", op_name(call_), " got an undefined tensor");
-  TORCH_CHECK_VALUE(tensor.device().is_cpu(), "customccl: ", op_name(call_), " got a tensor on ", tensor.device(),
-                    "; this backend serves CPU tensors. For CUDA tensors use a group such as \"cpu:customccl,cuda:nccl\"");
-  TORCH_CHECK_VALUE(tensor.layout() == c10::kStrided, "customccl: ", op_name(call_), " got a tensor of layout ", tensor.layout(),
-                    "; it takes dense (strided) tensors");
+  TORCH_CHECK_VALUE(
+      tensor.device().is_cpu(), "customccl: ", op_name(call_), " got a tensor on ", tensor.device(),
+      "; this backend serves CPU tensors. For CUDA tensors use a group such as \"cpu:customccl,cuda:nccl\"");
+  TORCH_CHECK_VALUE(tensor.layout() == c10::kStrided, "customccl: ", op_name(call_), " got a tensor of layout ",
+                    tensor.layout(), "; it takes dense (strided) tensors");
   TORCH_CHECK_VALUE(!tensor.is_conj() && !tensor.is_neg(), "customccl: ", op_name(call_),
                     " got a lazily conjugated or negated tensor; call resolve_conj() or resolve_neg() first");
   take_dtype(tensor);
@@ -66,8 +67,12 @@ void PreparedCall::split(Views& views, const View& whole, std::size_t parts) {
   for (std::size_t i = 0; i < parts; ++i) views.push_back(whole.part(i * count, count));
 }
 
-void PreparedCall::split_input(const at::Tensor& tensor, std::size_t parts) { split(inputs_, view_of(tensor, false), parts); }
-void PreparedCall::split_output(const at::Tensor& tensor, std::size_t parts) { split(outputs_, view_of(tensor, true), parts); }
+void PreparedCall::split_input(const at::Tensor& tensor, std::size_t parts) {
+  split(inputs_, view_of(tensor, false), parts);
+}
+void PreparedCall::split_output(const at::Tensor& tensor, std::size_t parts) {
+  split(outputs_, view_of(tensor, true), parts);
+}
 
 void PreparedCall::add_splits(const at::Tensor& tensor, std::span<const std::int64_t> rows, int parts, bool output) {
   const char* what = output ? "output" : "input";
@@ -86,8 +91,8 @@ void PreparedCall::add_splits(const at::Tensor& tensor, std::span<const std::int
     TORCH_CHECK_VALUE(part >= 0, "customccl: all_to_all got a negative ", what, " split size: ", part);
     sum += part;
   }
-  TORCH_CHECK_VALUE(sum == have, "customccl: all_to_all got ", what, " split sizes that sum to ", sum, ", but the ", what,
-                    " tensor has ", have, " rows (sizes ", tensor.sizes(), ")");
+  TORCH_CHECK_VALUE(sum == have, "customccl: all_to_all got ", what, " split sizes that sum to ", sum, ", but the ",
+                    what, " tensor has ", have, " rows (sizes ", tensor.sizes(), ")");
   const std::size_t row = have == 0 ? 0 : whole.count / static_cast<std::size_t>(have);
   std::size_t first = 0;
   for (const std::int64_t part : rows) {
@@ -99,20 +104,21 @@ void PreparedCall::add_splits(const at::Tensor& tensor, std::span<const std::int
 
 void PreparedCall::check_own_block(int rank) const {
   const auto own = static_cast<std::size_t>(rank);
-  TORCH_CHECK_VALUE(inputs_[own].count == outputs_[own].count, "customccl: ", op_name(call_), " sends ", inputs_[own].count,
-                    " elements from rank ", rank, " of the group to itself, and expects ", outputs_[own].count);
+  TORCH_CHECK_VALUE(inputs_[own].count == outputs_[own].count, "customccl: ", op_name(call_), " sends ",
+                    inputs_[own].count, " elements from rank ", rank, " of the group to itself, and expects ",
+                    outputs_[own].count);
 }
 
 void PreparedCall::set_root(std::int64_t root, int size) {
-  TORCH_CHECK_VALUE(root >= 0 && root < size, "customccl: ", op_name(call_), " got root rank ", root, " in a group of ", size,
-                    " ranks");
+  TORCH_CHECK_VALUE(root >= 0 && root < size, "customccl: ", op_name(call_), " got root rank ", root, " in a group of ",
+                    size, " ranks");
   call_.root = static_cast<int>(root);
 }
 
 void PreparedCall::set_reduce_op(const ::c10d::ReduceOp& op) {
   call_.reduce_op = reduce_op_of(op);
-  TORCH_CHECK_VALUE(is_defined(call_.reduce_op, call_.dtype), "customccl: ", op_name(call_), " with ", name(call_.reduce_op),
-                    " is not defined for dtype ", name(call_.dtype));
+  TORCH_CHECK_VALUE(is_defined(call_.reduce_op, call_.dtype), "customccl: ", op_name(call_), " with ",
+                    name(call_.reduce_op), " is not defined for dtype ", name(call_.dtype));
   if (call_.reduce_op != ReduceOp::kPremulSum) return;
   const auto* factor = dynamic_cast<const PreMulSum*>(op.supplement_.get());
   TORCH_CHECK_VALUE(factor != nullptr, "customccl: PREMUL_SUM needs a factor");

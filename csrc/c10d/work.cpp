@@ -104,8 +104,9 @@ Nanos WorkState::took() const {
   return end - begin_;
 }
 
-TaskWork::TaskWork(std::shared_ptr<Communicator> group, std::vector<std::shared_ptr<TensorTask>> tasks, ::c10d::OpType type,
-                   const char* title, const std::vector<at::Tensor>& inputs, std::vector<at::Tensor> outputs)
+TaskWork::TaskWork(std::shared_ptr<Communicator> group, std::vector<std::shared_ptr<TensorTask>> tasks,
+                   ::c10d::OpType type, const char* title, const std::vector<at::Tensor>& inputs,
+                   std::vector<at::Tensor> outputs)
     : Work(group->spec().rank, type, title, inputs),
       group_(std::move(group)),
       state_(std::make_shared<WorkState>(std::move(tasks), std::move(outputs))) {

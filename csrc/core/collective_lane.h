@@ -11,7 +11,8 @@ class Communicator;
 class CollectiveLane final : public Lane {
  public:
   // `first`: number of the first collective.
-  CollectiveLane(Communicator& group, Engine& engine, std::uint64_t first) : group_(group), engine_(engine), next_(first) {}
+  CollectiveLane(Communicator& group, Engine& engine, std::uint64_t first)
+      : group_(group), engine_(engine), next_(first) {}
 
   // How many collectives were issued, or the number of the last one: they are numbered from 1.
   std::uint64_t issued() const { return next_.load(std::memory_order_relaxed) - 1; }

@@ -31,7 +31,8 @@ const char* advice(Code code) {
     case Code::kPeerLeft: return "Make a new group without it, or restart the job.";
     case Code::kTimeout: return "If it is only slow, raise the timeout; else look at what it is doing.";
     case Code::kMismatch:
-      return "Every rank must call the same operations in the same order, with the same dtype, counts, reduce op and root.";
+      return "Every rank must call the same operations in the same order, with the same dtype, counts, reduce op and "
+             "root.";
     case Code::kSystem:
     case Code::kOk:
     case Code::kInvalidArgument:
@@ -44,8 +45,9 @@ const char* advice(Code code) {
 
 Status setup_error(const GroupSpec& spec, const Deadline& deadline, Status why) {
   why.message = "customccl: rank " + std::to_string(spec.global_ranks[static_cast<std::size_t>(spec.rank)]) +
-                " could not make group \"" + spec.name + "\" of " + std::to_string(spec.size) + " ranks: " + why.message +
-                " (after " + seconds(deadline.elapsed()) + " of " + seconds(deadline.limit()) + ")";
+                " could not make group \"" + spec.name + "\" of " + std::to_string(spec.size) +
+                " ranks: " + why.message + " (after " + seconds(deadline.elapsed()) + " of " +
+                seconds(deadline.limit()) + ")";
   return why;
 }
 
@@ -57,8 +59,8 @@ Doorbell& lonely_bell() {
 
 }  // namespace
 
-Communicator::Communicator(GroupSpec spec, std::unique_ptr<Engine> engine, std::uint64_t first_number, bool processor_each,
-                           Doorbell& bell)
+Communicator::Communicator(GroupSpec spec, std::unique_ptr<Engine> engine, std::uint64_t first_number,
+                           bool processor_each, Doorbell& bell)
     : spec_(std::move(spec)),
       generation_(fork_generation()),
       engine_(std::move(engine)),
@@ -120,8 +122,7 @@ int Communicator::looks() const {
 }
 
 void Communicator::wait_for(Lane& lane, const Task& task) {
-  wait_until(
-      spin_, bell_, [&] { return task.done(); }, [&] { return lane.drive(); }, [&] { drive_slowly(lane); });
+  wait_until(spin_, bell_, [&] { return task.done(); }, [&] { return lane.drive(); }, [&] { drive_slowly(lane); });
 }
 
 void Communicator::post(const std::shared_ptr<Task>& task) {
@@ -159,7 +160,8 @@ void Communicator::drive_slowly(Lane& lane) {
 }
 
 void Communicator::abort(const std::string& why) {
-  fail({Code::kAborted, "abort() was called on rank " + std::to_string(global_rank(spec_.rank)) + (why.empty() ? "" : ": " + why),
+  fail({Code::kAborted,
+        "abort() was called on rank " + std::to_string(global_rank(spec_.rank)) + (why.empty() ? "" : ": " + why),
         global_rank(spec_.rank)});
 }
 
@@ -205,8 +207,8 @@ std::string Communicator::list(const std::vector<int>& members) const {
 
 std::string Communicator::still_waiting(const Task& task, Nanos limit) const {
   const CallRecord record = record_of(task.call(), task.operation().sequence);
-  return "customccl: wait() reached its timeout of " + seconds(limit) + " before " + describe(record) + " of group \"" + spec_.name +
-         "\" was done on rank " + std::to_string(global_rank(spec_.rank)) + ", which waits for " +
+  return "customccl: wait() reached its timeout of " + seconds(limit) + " before " + describe(record) + " of group \"" +
+         spec_.name + "\" was done on rank " + std::to_string(global_rank(spec_.rank)) + ", which waits for " +
          list(lane_of(task.call()).awaited(task)) + ". The operation goes on until its own limit of " +
          seconds(task.deadline().limit());
 }
@@ -224,21 +226,25 @@ Status Communicator::explain(const Task& task, const Status& why) const {
   std::string what = describe_op(record);
   if (task.call().op == Op::kSend) what += " to rank " + std::to_string(global_rank(task.call().peer));
   if (task.call().op == Op::kRecv) {
-    what += task.call().peer == kAnySource ? " from any rank" : " from rank " + std::to_string(global_rank(task.call().peer));
+    what += task.call().peer == kAnySource ? " from any rank"
+                                           : " from rank " + std::to_string(global_rank(task.call().peer));
   }
   return {why.code,
-          "customccl: " + what + " of group \"" + spec_.name + "\" failed on rank " + std::to_string(global_rank(spec_.rank)) +
-              ": " + why.message + " (waited " + seconds(task.deadline().elapsed()) + " of " +
-              seconds(task.deadline().limit()) + (data.empty() ? "" : "; " + data) + "). The group is closed. " +
-              advice(why.code),
+          "customccl: " + what + " of group \"" + spec_.name + "\" failed on rank " +
+              std::to_string(global_rank(spec_.rank)) + ": " + why.message + " (waited " +
+              seconds(task.deadline().elapsed()) + " of " + seconds(task.deadline().limit()) +
+              (data.empty() ? "" : "; " + data) + "). The group is closed. " + advice(why.code),
           why.culprit};
 }
 
 Status Communicator::refuse(const Task& task) const {
-  const std::string what = "customccl: " + std::string(name(task.call().op)) + " on group \"" + spec_.name + "\" refused: ";
+  const std::string what =
+      "customccl: " + std::string(name(task.call().op)) + " on group \"" + spec_.name + "\" refused: ";
   if (generation_ != fork_generation()) {
-    return {Code::kClosed, what + "this process was forked from the one that made the group. Make a group of its own here, or "
-                                  "start processes with spawn."};
+    return {Code::kClosed,
+            what +
+                "this process was forked from the one that made the group. Make a group of its own here, or "
+                "start processes with spawn."};
   }
   const Status why = health();
   return {why.code, what + "the group ended before: " + why.message + ". " + advice(why.code), why.culprit};

@@ -79,12 +79,15 @@ void MessageLane::accept_self(Task& task, Finished& finished) {
 
 bool MessageLane::fits(const Task& recv, int source, const PacketHeader& header, Finished& finished) const {
   if (header.total == bytes_of(recv.call()) && header.dtype == recv.call().dtype) return true;
-  const auto element = [](DType dtype) { return static_cast<std::size_t>(dtype) < kDTypes.size() ? size_of(dtype) : 1; };
+  const auto element = [](DType dtype) {
+    return static_cast<std::size_t>(dtype) < kDTypes.size() ? size_of(dtype) : 1;
+  };
   CallRecord sent{0, header.total / element(header.dtype), 0, Op::kSend, header.dtype, ReduceOp::kSum};
   finished.failure = {Code::kMismatch,
-                      "rank " + std::to_string(group_.global_rank(source)) + " sent " + describe_data(sent) + " with tag " +
-                          std::to_string(header.tag) + ", rank " + std::to_string(group_.global_rank(rank_)) +
-                          " expects " + describe_data(record_of(recv.call(), 0)),
+                      "rank " + std::to_string(group_.global_rank(source)) + " sent " + describe_data(sent) +
+                          " with tag " + std::to_string(header.tag) + ", rank " +
+                          std::to_string(group_.global_rank(rank_)) + " expects " +
+                          describe_data(record_of(recv.call(), 0)),
                       group_.global_rank(source)};
   return false;
 }
@@ -231,7 +234,8 @@ bool MessageLane::flush_one(int to, Outgoing& outgoing, bool& done, Finished& fi
   if (data) {
     const std::size_t element = size_of(outgoing.task->call().dtype);
     const std::uint64_t piece = port_->max_payload() / element * element;
-    header.bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(bytes_of(outgoing.task->call()) - outgoing.sent, piece));
+    header.bytes =
+        static_cast<std::uint32_t>(std::min<std::uint64_t>(bytes_of(outgoing.task->call()) - outgoing.sent, piece));
   }
   std::byte* room = port_->reserve(to, header.bytes);
   if (room == nullptr) return false;

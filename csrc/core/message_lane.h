@@ -35,8 +35,8 @@ class MessageLane final : public Lane {
   // A packet that waits for room in a ring, or the rest of a large message.
   struct Outgoing {
     PacketHeader header;
-    Task* task = nullptr;        // none for "clear"
-    std::uint64_t sent = 0;      // bytes of kData
+    Task* task = nullptr;    // none for "clear"
+    std::uint64_t sent = 0;  // bytes of kData
   };
   struct Incoming {
     Task* task = nullptr;

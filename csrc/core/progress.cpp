@@ -15,10 +15,11 @@ namespace customccl {
 
 namespace {
 
-constexpr Nanos kPatience = std::chrono::microseconds(200);  // for new work: the thread that posted it usually waits by itself
-constexpr Nanos kLongest = std::chrono::milliseconds(4);     // asleep, while work is pending
-constexpr Nanos kInspect = std::chrono::milliseconds(2);     // between looks for dead peers and deadlines
-constexpr int kIdleRounds = 16;                              // of yielding before sleep: the peers move too
+constexpr Nanos kPatience =
+    std::chrono::microseconds(200);  // for new work: the thread that posted it usually waits by itself
+constexpr Nanos kLongest = std::chrono::milliseconds(4);  // asleep, while work is pending
+constexpr Nanos kInspect = std::chrono::milliseconds(2);  // between looks for dead peers and deadlines
+constexpr int kIdleRounds = 16;                           // of yielding before sleep: the peers move too
 
 thread_local bool on_progress_thread = false;
 

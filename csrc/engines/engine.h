@@ -38,8 +38,6 @@ class Engine {
 
   // Tells every peer that this group is over, and why.
   virtual void fail(const Status& why) = 0;
-
-
 };
 
 }  // namespace customccl

@@ -20,18 +20,18 @@ struct Operation {
 
   // The shared-memory engine's state.
   const shm::Algorithm* algorithm = nullptr;
-  std::uint64_t first_turn = 0;   // published at the end of phase 0
-  std::uint32_t phase = 0;        // the next phase to run
+  std::uint64_t first_turn = 0;  // published at the end of phase 0
+  std::uint32_t phase = 0;       // the next phase to run
   std::uint32_t last_phase = 0;
-  int cursor = 0;                 // every member below it has reached the turn that `phase` waits for
-  std::size_t chunk = 0;          // elements per chunk (of the whole tensor, or per block)
+  int cursor = 0;         // every member below it has reached the turn that `phase` waits for
+  std::size_t chunk = 0;  // elements per chunk (of the whole tensor, or per block)
   std::size_t chunks = 0;
-  std::size_t room = 0;           // bytes of a staging slot that one turn uses
-  std::size_t staged_bytes = 0;   // what this rank stages in all, for the store policy
+  std::size_t room = 0;          // bytes of a staging slot that one turn uses
+  std::size_t staged_bytes = 0;  // what this rank stages in all, for the store policy
   Store store = Store::kPlain;
-  bool measured = false;          // the store policy learns from this one
-  Clock::time_point resumed{};    // when phase 0, then phase 1 began
-  Nanos spent{0};                 // in phase 0: the wait for late peers that follows does not count
+  bool measured = false;        // the store policy learns from this one
+  Clock::time_point resumed{};  // when phase 0, then phase 1 began
+  Nanos spent{0};               // in phase 0: the wait for late peers that follows does not count
 };
 
 }  // namespace customccl

@@ -33,7 +33,8 @@ class Scratch {
 inline bool scaled(const Call& call) { return info(call.op).reduces && call.reduce_op == ReduceOp::kPremulSum; }
 
 // Copies elements [first, first + count) of an input to consecutive memory at dst, times the factor for PREMUL_SUM.
-inline void stage(std::byte* dst, const Call& call, const View& view, std::size_t first, std::size_t count, Store store) {
+inline void stage(std::byte* dst, const Call& call, const View& view, std::size_t first, std::size_t count,
+                  Store store) {
   const std::size_t element = size_of(call.dtype);
   if (!scaled(call)) return pack(dst, view, first, count, element, store);
   if (view.contiguous()) return scale(dst, view.at(first, element), count, call.dtype, call.factor);

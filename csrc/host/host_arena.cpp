@@ -10,7 +10,7 @@ namespace customccl {
 namespace {
 
 std::mutex instance_mutex;
-HostArena* instance = nullptr;        // leaked on purpose: peers may read it until the process is gone
+HostArena* instance = nullptr;          // leaked on purpose: peers may read it until the process is gone
 std::uint64_t instance_generation = 0;  // the fork generation that made it
 
 }  // namespace
@@ -54,9 +54,10 @@ Status HostArena::allocate(std::size_t bytes, Block& out) {
   const std::lock_guard lock(mutex_);
   const auto offset = ranges_.take(bytes);
   if (!offset) {
-    return {Code::kSystem, "customccl: the shared memory of this process is used up (" + std::to_string(in_use_) + " of " +
-                               std::to_string(bytes_) + " bytes, " + std::to_string(bytes) +
-                               " more wanted). Destroy groups that are no longer used, or raise CUSTOMCCL_ARENA_BYTES."};
+    return {Code::kSystem,
+            "customccl: the shared memory of this process is used up (" + std::to_string(in_use_) + " of " +
+                std::to_string(bytes_) + " bytes, " + std::to_string(bytes) +
+                " more wanted). Destroy groups that are no longer used, or raise CUSTOMCCL_ARENA_BYTES."};
   }
   bytes = RangeAllocator::rounded(bytes);
   if (Status status = reserve_pages(file_.fd, *offset, bytes); !status.ok()) {

@@ -35,7 +35,8 @@ void serve_peer(const HostArena& arena, const Fd& peer) {
   Id128 secret{};
   Status status = peer_credentials(peer, who);
   if (status.ok() && who.uid != ::geteuid()) {
-    log(LogLevel::kWarning, "refused a connection from uid " + std::to_string(who.uid) + " to the shared-memory socket");
+    log(LogLevel::kWarning,
+        "refused a connection from uid " + std::to_string(who.uid) + " to the shared-memory socket");
     return;
   }
   if (status.ok()) status = recv_exact(peer, &secret, sizeof(secret), deadline);
@@ -91,7 +92,8 @@ Status start_keeper(HostArena& arena) {
   });
   if (!adopted->get_future().get()) {
     return {Code::kSystem,
-            "customccl: the kernel refused set_robust_list, by which peers learn that a process died. A seccomp profile is the "
+            "customccl: the kernel refused set_robust_list, by which peers learn that a process died. A seccomp "
+            "profile is the "
             "usual cause; allow set_robust_list."};
   }
   return {};

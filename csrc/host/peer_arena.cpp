@@ -44,14 +44,15 @@ Status fetch_descriptor(const ArenaAddress& address, const Deadline& deadline, F
   PeerCredentials who;
   if (Status status = peer_credentials(socket, who); !status.ok()) return status;
   if (who.uid != ::geteuid()) return unreachable(address, "it runs as uid " + std::to_string(who.uid));
-  if (Status status = send_exact(socket, &address.secret, sizeof(address.secret), deadline); !status.ok()) return status;
+  if (Status status = send_exact(socket, &address.secret, sizeof(address.secret), deadline); !status.ok())
+    return status;
   return recv_descriptor(socket, deadline, out);
 }
 
 Status map_peer(const ArenaAddress& address, const Deadline& deadline, std::shared_ptr<PeerArena>& out) {
   Fd fd;
   if (Status status = fetch_descriptor(address, deadline, fd); !status.ok()) return status;
-  struct stat facts {};
+  struct stat facts{};
   if (::fstat(fd.get(), &facts) != 0 || static_cast<std::uint64_t>(facts.st_size) != address.bytes) {
     return unreachable(address, "the memory it sent has another size than it announced");
   }

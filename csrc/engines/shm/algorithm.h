@@ -4,9 +4,9 @@
 #include <cstdint>
 
 #include "engines/operation.h"
+#include "engines/scratch.h"
 #include "engines/shm/members.h"
 #include "engines/shm/pair_counts.h"
-#include "engines/scratch.h"
 #include "engines/shm/staging.h"
 
 namespace customccl::shm {

@@ -21,7 +21,8 @@ std::uint64_t kind_of(const Call& call) {
   const OpInfo& op = info(call.op);
   const auto root = static_cast<std::uint64_t>(op.has_root ? call.root : 0);
   const auto reduce_op = static_cast<std::uint64_t>(op.reduces ? call.reduce_op : ReduceOp::kSum);
-  return root << 32 | reduce_op << 16 | static_cast<std::uint64_t>(call.dtype) << 8 | static_cast<std::uint64_t>(call.op);
+  return root << 32 | reduce_op << 16 | static_cast<std::uint64_t>(call.dtype) << 8 |
+         static_cast<std::uint64_t>(call.op);
 }
 
 }  // namespace
@@ -46,7 +47,8 @@ std::uint64_t fingerprint(const Operation& op, const PairCounts& pairs) {
 }
 
 bool same_but_counts(const CallRecord& a, const CallRecord& b) {
-  return a.sequence == b.sequence && a.root == b.root && a.op == b.op && a.dtype == b.dtype && a.reduce_op == b.reduce_op;
+  return a.sequence == b.sequence && a.root == b.root && a.op == b.op && a.dtype == b.dtype &&
+         a.reduce_op == b.reduce_op;
 }
 
 }  // namespace customccl::shm

@@ -18,13 +18,15 @@ std::string key_of(int member) { return "rank/" + std::to_string(member); }
 std::size_t proposed_slot_bytes(const HostArena& arena) {
   std::size_t slot = settings().slot_bytes;
   const std::size_t used = arena.bytes_in_use();
-  for (std::size_t limit = settings().staging_budget / 2; used > limit && slot > (64 << 10); limit += limit / 2) slot /= 2;
+  for (std::size_t limit = settings().staging_budget / 2; used > limit && slot > (64 << 10); limit += limit / 2)
+    slot /= 2;
   return slot;
 }
 
 }  // namespace
 
-Status Members::meet(const GroupSpec& spec, Bootstrap& bootstrap, const Deadline& deadline, std::unique_ptr<Members>& out) {
+Status Members::meet(const GroupSpec& spec, Bootstrap& bootstrap, const Deadline& deadline,
+                     std::unique_ptr<Members>& out) {
   std::unique_ptr<Members> members(new Members(spec));
   if (Status status = members->announce(bootstrap); !status.ok()) {
     // The others shall not wait for a record that never comes.
@@ -91,7 +93,8 @@ Status Members::learn(int member, Bootstrap& bootstrap, const Deadline& deadline
     auto* block = arenas_[index]->at(record.block_offset, ControlBlock::bytes_for(spec_.size));
     blocks_[index] = reinterpret_cast<ControlBlock*>(block);
     if (block == nullptr || blocks_[index]->nonce != record.nonce) {
-      status = {Code::kUnreachable, "what it left in the store belongs to an earlier group; use a fresh store or prefix"};
+      status = {Code::kUnreachable,
+                "what it left in the store belongs to an earlier group; use a fresh store or prefix"};
     }
   }
   if (!status.ok()) return {status.code, who + ": " + status.message, global_rank(member)};
@@ -117,7 +120,8 @@ Status Members::diagnose(const std::vector<int>& awaited) const {
     const ControlBlock& block = *blocks_[static_cast<std::size_t>(member)];
     if (member == spec_.rank || (block.state.load(std::memory_order_acquire) & ControlBlock::kFailed) == 0) continue;
     std::string text(block.notice.text, ::strnlen(block.notice.text, sizeof(block.notice.text)));
-    return {static_cast<Code>(block.notice.code), describe(member) + " gave the group up: " + text, block.notice.culprit};
+    return {static_cast<Code>(block.notice.code), describe(member) + " gave the group up: " + text,
+            block.notice.culprit};
   }
   for (const int member : awaited) {
     if (arenas_[static_cast<std::size_t>(member)]->dead()) {
@@ -132,8 +136,8 @@ Status Members::diagnose(const std::vector<int>& awaited) const {
 }
 
 std::string Members::describe(int member) const {
-  return "rank " + std::to_string(global_rank(member)) + " (pid " + std::to_string(pids_[static_cast<std::size_t>(member)]) +
-         ")";
+  return "rank " + std::to_string(global_rank(member)) + " (pid " +
+         std::to_string(pids_[static_cast<std::size_t>(member)]) + ")";
 }
 
 void Members::fail(const Status& why) {

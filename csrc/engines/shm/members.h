@@ -21,7 +21,8 @@ class Members {
  public:
   // Allocates this rank's block, exchanges records through the bootstrap and maps everybody's arena. Peers may still be
   // mapping when this returns; the group's first collective proves that all are there.
-  static Status meet(const GroupSpec& spec, Bootstrap& bootstrap, const Deadline& deadline, std::unique_ptr<Members>& out);
+  static Status meet(const GroupSpec& spec, Bootstrap& bootstrap, const Deadline& deadline,
+                     std::unique_ptr<Members>& out);
   ~Members();
   Members(const Members&) = delete;
   Members& operator=(const Members&) = delete;
@@ -35,7 +36,9 @@ class Members {
 
   ControlBlock& own() { return *blocks_[static_cast<std::size_t>(spec_.rank)]; }
   ControlBlock& of(int member) { return *blocks_[static_cast<std::size_t>(member)]; }
-  const Line& line(int member, std::uint64_t turn) const { return blocks_[static_cast<std::size_t>(member)]->lines[turn & 1]; }
+  const Line& line(int member, std::uint64_t turn) const {
+    return blocks_[static_cast<std::size_t>(member)]->lines[turn & 1];
+  }
   Line& own_line(std::uint64_t turn) { return own().lines[turn & 1]; }
   // Checked address inside a member's arena, or nullptr.
   std::byte* address(int member, std::uint64_t offset, std::uint64_t bytes) const {

@@ -1,6 +1,6 @@
+#include "engines/move.h"
 #include "engines/shm/algorithm.h"
 #include "engines/shm/geometry.h"
-#include "engines/move.h"
 
 // broadcast and all_gather (also with blocks of different sizes), n ranks: everybody reads the same from each sender.
 //

@@ -37,7 +37,8 @@ void reduce_staged(const Context& context, const Operation& op, StagedBy&& stage
   if (call.outputs.empty()) return;
   std::size_t skipped = 0;
   if (call.op == Op::kReduceScatter) {
-    for (int member = 0; member < context.rank(); ++member) skipped += call.inputs[static_cast<std::size_t>(member)].count;
+    for (int member = 0; member < context.rank(); ++member)
+      skipped += call.inputs[static_cast<std::size_t>(member)].count;
   }
   Reduction piece;
   for (int member = 0; member < context.size(); ++member) {

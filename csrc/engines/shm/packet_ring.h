@@ -33,7 +33,9 @@ struct PacketRing {
   alignas(128) std::atomic<std::uint64_t> consumed{0};  // position up to which the receiver has read
 
   static constexpr std::size_t bytes_for(std::size_t capacity) { return sizeof(PacketRing) + capacity; }
-  static constexpr std::size_t footprint(std::size_t payload) { return (sizeof(Frame) + payload + kLine - 1) / kLine * kLine; }
+  static constexpr std::size_t footprint(std::size_t payload) {
+    return (sizeof(Frame) + payload + kLine - 1) / kLine * kLine;
+  }
   std::byte* data() { return reinterpret_cast<std::byte*>(this + 1); }
 };
 

@@ -36,7 +36,8 @@ void PairCounts::show(Members& members, std::uint64_t turn) const {
 }
 
 void PairCounts::assume_uniform(const Call& call, int size) {
-  matrix_.assign(static_cast<std::size_t>(size) * static_cast<std::size_t>(size), call.op == Op::kAllToAll ? count_ : 0);
+  matrix_.assign(static_cast<std::size_t>(size) * static_cast<std::size_t>(size),
+                 call.op == Op::kAllToAll ? count_ : 0);
   if (call.op == Op::kAllToAll) return;
   for (int member = 0; member < size; ++member) {
     matrix_[call.op == Op::kGather ? index(member, call.root) : index(call.root, member)] = count_;

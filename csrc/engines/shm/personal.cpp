@@ -1,6 +1,6 @@
+#include "engines/move.h"
 #include "engines/shm/algorithm.h"
 #include "engines/shm/geometry.h"
-#include "engines/move.h"
 #include "engines/shm/pair_counts.h"
 
 // all_to_all, gather and scatter, n ranks: each sender has a block of its own for each receiver, of any size.
@@ -18,9 +18,9 @@ namespace {
 
 // How one sender lays its blocks out.
 struct Outgoing {
-  bool in_line = false;    // all of it in the flag line
-  std::size_t chunk = 0;   // elements per receiver and phase
-  std::size_t place = 0;   // bytes before the block of the receiver asked for
+  bool in_line = false;   // all of it in the flag line
+  std::size_t chunk = 0;  // elements per receiver and phase
+  std::size_t place = 0;  // bytes before the block of the receiver asked for
 };
 
 Outgoing layout_of(const Context& context, const Operation& op, int sender, int receiver) {
@@ -68,7 +68,8 @@ void plan(const Context& context, Operation& op) {
   op.last_phase = 1;  // until all counts are known, in phase 1
   op.staged_bytes = 0;
   for (int receiver = 0; receiver < context.size(); ++receiver) {
-    if (receiver != context.rank()) op.staged_bytes += context.pairs.sent(context.rank(), receiver) * size_of(op.call->dtype);
+    if (receiver != context.rank())
+      op.staged_bytes += context.pairs.sent(context.rank(), receiver) * size_of(op.call->dtype);
   }
 }
 
@@ -96,9 +97,11 @@ void copy_out(const Context& context, const Operation& op, std::uint32_t phase) 
     const Outgoing outgoing = layout_of(context, op, sender, context.rank());
     const Range range = chunk_of(count, outgoing.chunk, phase - 1);
     if (range.count == 0) continue;
-    const std::byte* base = outgoing.in_line ? context.members.line(sender, op.first_turn).payload
-                                             : context.staging.slot(sender, op.first_turn + phase - 1, context.staging.slot_bytes());
-    unpack(output_from(call, sender), range.first, range.count, base + outgoing.place, size_of(call.dtype), Store::kPlain);
+    const std::byte* base = outgoing.in_line
+                                ? context.members.line(sender, op.first_turn).payload
+                                : context.staging.slot(sender, op.first_turn + phase - 1, context.staging.slot_bytes());
+    unpack(output_from(call, sender), range.first, range.count, base + outgoing.place, size_of(call.dtype),
+           Store::kPlain);
   }
 }
 

@@ -8,7 +8,8 @@ namespace {
 
 // Where the kernel writes a block: the output where it lies consecutively, else the published staging, else scratch.
 std::byte* destination(const Context& context, const Reduction& piece, std::size_t done, std::size_t element) {
-  if (piece.output != nullptr && piece.output->contiguous()) return piece.output->at(piece.output_first + done, element);
+  if (piece.output != nullptr && piece.output->contiguous())
+    return piece.output->at(piece.output_first + done, element);
   if (piece.published != nullptr) return piece.published + done * element;
   return context.scratch.output();
 }

@@ -13,9 +13,9 @@ struct Reduction {
   std::array<const std::byte*, kMaxMembers> staged;  // by member; the entry of this rank is not used if `own` is set
   const View* own = nullptr;                         // this rank's input, where it was not staged
   std::size_t own_first = 0;
-  const View* output = nullptr;                      // nullptr: this rank wants no result
+  const View* output = nullptr;  // nullptr: this rank wants no result
   std::size_t output_first = 0;
-  std::byte* published = nullptr;                    // staging from which peers copy the result, or nullptr
+  std::byte* published = nullptr;  // staging from which peers copy the result, or nullptr
   std::size_t count = 0;
 };
 

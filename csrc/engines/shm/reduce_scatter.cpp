@@ -16,7 +16,8 @@ void plan(const Context& context, Operation& op) {
   const std::size_t element = size_of(op.call->dtype);
   std::size_t longest = 0;
   for (const View& block : op.call->inputs) longest = std::max(longest, block.count);
-  const std::size_t limit = elements_within(context.staging.slot_bytes() / static_cast<std::size_t>(context.size() - 1), element);
+  const std::size_t limit =
+      elements_within(context.staging.slot_bytes() / static_cast<std::size_t>(context.size() - 1), element);
   op.chunk = even_chunk(longest, limit, kCacheLine / element);
   op.chunks = ceil_div(longest, op.chunk);
   op.last_phase = static_cast<std::uint32_t>(std::max<std::size_t>(op.chunks, 1));

@@ -70,7 +70,8 @@ Status ShmEngine::compare_calls(const Operation& op) {
     const Line& line = members_->line(member, op.first_turn);
     if (line.signature == signature_ || (personal && same_but_counts(line.record, own))) continue;
     std::string difference = "the ranks called different things: " + members_->describe(member) + " called " +
-                             describe(line.record) + ", " + members_->describe(context_.rank()) + " called " + describe(own);
+                             describe(line.record) + ", " + members_->describe(context_.rank()) + " called " +
+                             describe(own);
     if (describe(line.record) == describe(own)) difference += " with other counts per rank";
     return {Code::kMismatch, std::move(difference), members_->global_rank(member)};
   }

@@ -13,7 +13,10 @@ namespace customccl::shm {
 class ShmEngine final : public Engine {
  public:
   explicit ShmEngine(std::unique_ptr<Members> members)
-      : members_(std::move(members)), staging_(*members_), context_{*members_, staging_, scratch_, pairs_}, port_(*members_) {}
+      : members_(std::move(members)),
+        staging_(*members_),
+        context_{*members_, staging_, scratch_, pairs_},
+        port_(*members_) {}
 
   Status start(Operation& op) override;
   Status advance(Operation& op, Step& step) override;
@@ -35,7 +38,7 @@ class ShmEngine final : public Engine {
   PairCounts pairs_;
   Context context_;
   ShmPacketPort port_;
-  std::uint64_t turn_ = 0;  // the last one published by this rank
+  std::uint64_t turn_ = 0;       // the last one published by this rank
   std::uint64_t signature_ = 0;  // of the running operation
 };
 

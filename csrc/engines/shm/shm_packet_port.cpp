@@ -25,7 +25,8 @@ void ShmPacketPort::send(int to, const PacketHeader& header) {
 }
 
 bool ShmPacketPort::find(int from) {
-  const std::uint64_t offset = members_.of(from).mailboxes(members_.size())[members_.rank()].load(std::memory_order_acquire);
+  const std::uint64_t offset =
+      members_.of(from).mailboxes(members_.size())[members_.rank()].load(std::memory_order_acquire);
   if (offset == 0) return false;
   std::byte* ring = members_.address(from, offset - 1, PacketRing::bytes_for(capacity_));
   if (ring == nullptr) return false;
@@ -45,7 +46,8 @@ void ShmPacketPort::pop(int from) {
 
 Status ShmPacketPort::diagnose(const std::vector<int>& awaited) {
   for (int member = 0; member < members_.size(); ++member) {
-    if (reader(member).broken()) return {Code::kSystem, "the messages of " + members_.describe(member) + " are garbled"};
+    if (reader(member).broken())
+      return {Code::kSystem, "the messages of " + members_.describe(member) + " are garbled"};
   }
   return members_.diagnose(awaited);
 }

@@ -76,8 +76,8 @@ void copy_out(const Context& context, const Operation& op, std::size_t index, st
   for (int step = 1; step < context.size(); ++step) {
     const int owner = (context.rank() + step) % context.size();
     const Slice slice = slice_of(context, op, index, owner);
-    unpack(op.call->outputs[0], slice.range.first, slice.range.count, context.staging.slot(owner, turn - 1, op.room) + slice.place,
-           size_of(op.call->dtype), Store::kPlain);
+    unpack(op.call->outputs[0], slice.range.first, slice.range.count,
+           context.staging.slot(owner, turn - 1, op.room) + slice.place, size_of(op.call->dtype), Store::kPlain);
   }
 }
 
