@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -37,3 +39,21 @@ def nothing_left(rank_pool: Pool) -> Iterator[None]:
     before = Footprint.now()
     yield
     before.check_nothing_new()
+
+
+_figures: dict[str, list[float]] = defaultdict(list)
+
+
+@pytest.fixture
+def figure() -> Callable[[str, float], None]:
+    """`figure("what was measured, in its unit", value)`: shown at the end of the run, never judged."""
+    return lambda what, value: _figures[what].append(value)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if not _figures:
+        return
+    terminalreporter.section("figures")
+    for what, values in sorted(_figures.items()):
+        low, middle, high = min(values), median(values), max(values)
+        terminalreporter.line(f"{what}: median {middle:.3g}, from {low:.3g} to {high:.3g} ({len(values)} times)")

@@ -27,12 +27,12 @@ def forever(call):
             tell_parent("looping")
 
 
-def record(record_property, killed_at, reports):
-    for rank, report in reports.items():
-        record_property(f"detected_by_rank_{rank}_ms", round(1e3 * (report.raised_at - killed_at), 2))
+def record(figure, killed_at, reports):
+    for report in reports.values():
+        figure("ms from SIGKILL of a rank to the error of a survivor", 1e3 * (report.raised_at - killed_at))
 
 
-def test_a_rank_that_was_killed_before_the_first_op_is_named_by_every_survivor(ranks, record_property):
+def test_a_rank_that_was_killed_before_the_first_op_is_named_by_every_survivor(ranks, figure):
     def body(rank, size):
         tell_parent("ready")
         hear_parent()
@@ -48,7 +48,7 @@ def test_a_rank_that_was_killed_before_the_first_op_is_named_by_every_survivor(r
     for rank in SURVIVORS:
         workers.tell(rank, "go")
     reports = reports_of(workers.finish(), SURVIVORS)
-    record(record_property, told_at, reports)
+    record(figure, told_at, reports)
     for report in reports.values():
         check_names(report.first, "all_reduce", VICTIM)
         check_refused(report.later, "all_reduce", rf"rank {VICTIM}\b")
@@ -67,7 +67,7 @@ CALLS = {
 @pytest.mark.parametrize(
     ("op", "count"), [(op, count) for op in CALLS for count in (1, 16_384, LARGE) if op != "barrier" or count == 1]
 )
-def test_a_rank_killed_somewhere_inside_a_loop_of_ops_is_named_by_every_survivor(ranks, record_property, op, count):
+def test_a_rank_killed_somewhere_inside_a_loop_of_ops_is_named_by_every_survivor(ranks, figure, op, count):
     def body(rank, size):
         return survive(lambda: forever(lambda: CALLS[op](count, size)))
 
@@ -77,7 +77,7 @@ def test_a_rank_killed_somewhere_inside_a_loop_of_ops_is_named_by_every_survivor
         workers.wait_for(rank, "looping")
     killed_at = workers.kill(VICTIM)
     reports = reports_of(workers.finish(), SURVIVORS)
-    record(record_property, killed_at, reports)
+    record(figure, killed_at, reports)
     for report in reports.values():
         check_names(report.first, op, VICTIM)
         check_refused(report.later, "all_reduce", rf"rank {VICTIM}\b")
@@ -104,7 +104,7 @@ def test_a_rank_that_ends_in_another_way_is_named_as_well(ranks, how):
         check_names(report.first, "all_reduce", VICTIM)
 
 
-def test_ranks_that_wait_in_recv_learn_of_the_death_of_the_sender(ranks, record_property):
+def test_ranks_that_wait_in_recv_learn_of_the_death_of_the_sender(ranks, figure):
     """Rank 0 waits for the victim, rank 2 for whoever comes."""
 
     def body(rank, size):
@@ -119,13 +119,13 @@ def test_ranks_that_wait_in_recv_learn_of_the_death_of_the_sender(ranks, record_
         workers.wait_for(rank, "about to wait")
     killed_at = workers.kill(VICTIM)
     reports = reports_of(workers.finish(), SURVIVORS)
-    record(record_property, killed_at, reports)
+    record(figure, killed_at, reports)
     for report in reports.values():
         check_names(report.first, "recv", VICTIM)
 
 
 @pytest.mark.parametrize("count", [8, LARGE])
-def test_a_large_message_that_is_never_taken_ends_with_the_death_of_its_receiver(ranks, record_property, count):
+def test_a_large_message_that_is_never_taken_ends_with_the_death_of_its_receiver(ranks, figure, count):
     """A small message may have been handed over before; then the next ones find no taker."""
 
     def body(rank, size):
@@ -139,7 +139,7 @@ def test_a_large_message_that_is_never_taken_ends_with_the_death_of_its_receiver
     workers.wait_for(VICTIM, "looping")
     killed_at = workers.kill(VICTIM)
     reports = reports_of(workers.finish(), [0])
-    record(record_property, killed_at, reports)
+    record(figure, killed_at, reports)
     check_names(reports[0].first, "send", VICTIM)
 
 

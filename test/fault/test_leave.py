@@ -125,7 +125,7 @@ def test_the_survivors_make_a_smaller_group_in_the_same_processes(ranks):
 
 
 @pytest.mark.parametrize(("death", "size"), [("SIGKILL", 3), ("ends without destroying", 2)])
-def test_programs_that_lose_a_rank_end_with_the_exit_code_they_chose(record_property, death, size):
+def test_programs_that_lose_a_rank_end_with_the_exit_code_they_chose(figure, death, size):
     """The last rank dies; rank 0 catches the error and chooses 5, the one between lets it rise.
 
     Nobody reaps the dead program until the others have ended: it stays a zombie, which still has its pid.
@@ -138,4 +138,4 @@ def test_programs_that_lose_a_rank_end_with_the_exit_code_they_chose(record_prop
         assert "terminate called" not in ended[rank].output, f"rank {rank}: {ended[rank]}"
         noticed = re.search(r"after ([\d.]+) ms: (.*)", ended[rank].output)
         assert noticed and f"rank {victim}" in noticed[2], f"rank {rank}: {ended[rank]}"
-        record_property(f"rank_{rank}_ms", float(noticed[1]))
+        figure("ms that an op waited in a program whose peer died", float(noticed[1]))

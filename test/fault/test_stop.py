@@ -31,7 +31,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize("op", CALLS)
-def test_a_rank_that_does_not_come_is_named_when_the_timeout_of_the_group_has_passed(ranks, record_property, op):
+def test_a_rank_that_does_not_come_is_named_when_the_timeout_of_the_group_has_passed(ranks, figure, op):
     """The timeout was given to init_process_group. The victim lives but does not call."""
 
     def body(rank, size):
@@ -43,14 +43,14 @@ def test_a_rank_that_does_not_come_is_named_when_the_timeout_of_the_group_has_pa
     workers = ranks(2, fresh=True, timeout=LIMIT_S)
     workers.start(body)
     report = reports_of(workers.finish(without=frozenset({VICTIM})), [0])[0]
-    record_property("raised_after_s", round(report.first.seconds, 3))
+    figure("s from the passing of a timeout to the error", report.first.seconds - LIMIT_S)
     check_names(report.first, op, VICTIM, "(?i)time", rf"of {LIMIT_S:g} s")
     assert report.first.seconds >= LIMIT_S - 0.01, report.first
     check_refused(report.later, "all_reduce", rf"rank {VICTIM}\b")
 
 
 @pytest.mark.parametrize("count", [1, 16_384, 4_000_000])
-def test_a_rank_stopped_inside_a_loop_of_ops_is_named_by_every_other_one(ranks, record_property, count):
+def test_a_rank_stopped_inside_a_loop_of_ops_is_named_by_every_other_one(ranks, count):
     def body(rank, size):
         def loop():
             for turn in range(1_000_000):
@@ -66,8 +66,7 @@ def test_a_rank_stopped_inside_a_loop_of_ops_is_named_by_every_other_one(ranks, 
         workers.wait_for(rank, "looping")
     workers.send_signal(VICTIM, signal.SIGSTOP)
     reports = reports_of(workers.finish(without=frozenset({VICTIM})), [0, 2])
-    for rank, report in reports.items():
-        record_property(f"rank_{rank}_ms", round(1e3 * report.first.seconds))
+    for report in reports.values():
         check_names(report.first, "all_reduce", VICTIM, "(?i)time")
 
 
@@ -115,7 +114,7 @@ def test_a_rank_that_comes_late_is_waited_for_by_sync_and_async_ops(ranks):
     assert all(isinstance(outcome, Returned) for outcome in workers.finish())
 
 
-def test_the_timeout_of_wait_beats_that_of_the_group(ranks, record_property):
+def test_the_timeout_of_wait_beats_that_of_the_group(ranks, figure):
     def body(rank, size):
         if rank == VICTIM:
             hear_parent()
@@ -130,12 +129,12 @@ def test_the_timeout_of_wait_beats_that_of_the_group(ranks, record_property):
     outcome = workers.finish(without=frozenset({VICTIM}))[0]
     assert isinstance(outcome, Returned), outcome
     error = outcome.value
-    record_property("raised_after_s", round(error.seconds, 3))
+    figure("s from the passing of a timeout to the error", error.seconds - 0.3)
     check_names(error, "all_reduce", VICTIM, r"(0\.3 s|300 ms)")
     assert error.seconds >= 0.29, error
 
 
-def test_the_timeout_of_one_op_beats_that_of_the_group(ranks, record_property):
+def test_the_timeout_of_one_op_beats_that_of_the_group(ranks, figure):
     """The options of the methods of ProcessGroup carry a timeout for this op alone."""
 
     def body(rank, size):
@@ -151,7 +150,7 @@ def test_the_timeout_of_one_op_beats_that_of_the_group(ranks, record_property):
     workers.start(body)
     outcome = workers.finish(without=frozenset({VICTIM}))[0]
     assert isinstance(outcome, Returned), outcome
-    record_property("raised_after_s", round(outcome.value.seconds, 3))
+    figure("s from the passing of a timeout to the error", outcome.value.seconds - 0.4)
     check_names(outcome.value, "all_reduce", VICTIM, "(?i)time", r"of (0\.4 s|400 ms)")
     assert outcome.value.seconds >= 0.39, outcome.value
 
