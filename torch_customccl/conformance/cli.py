@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import sys
 from pathlib import Path
@@ -71,6 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--env", type=_pair, action="append", default=[], metavar="K=V", help="environment of the ranks")
     add("--pg-options", default="", metavar="MODULE:FUNCTION", help="makes the pg_options of each rank")
     add("--lanes", type=int, default=3, help="worker sets that run side by side")
+    add("--selftest-score", type=Path, metavar="FILE", help="score written by selftest --out, shown in the reports")
     add("--official", action="store_true", help="no filters or expectations, every finding confirmed, packed as a zip")
     return parser
 
@@ -104,6 +106,8 @@ def _run(words: list[str], console: Console) -> int:
         console.print("conformance: the filters leave no case", style="red")
         return USAGE
     made = run(request, console)
+    if args.selftest_score:
+        made["mutation_score"] = json.loads(args.selftest_score.read_text())
     writer.write_all(made, args.out, packed=args.official)
     writer.print_summary(made, args.out, Console())
     return result.exit_code(made)

@@ -18,7 +18,8 @@ from .worker import STACK_SIGNAL, WorkerSpec, serve
 
 START_LIMIT_S = 60.0
 STOP_LIMIT_S = 3.0
-STACK_WAIT_S = 0.4
+STACK_WAIT_S = 0.2
+STACK_LIMIT_S = 4.0
 
 
 class StartFailed(Exception):
@@ -125,10 +126,13 @@ class WorkerSet:
                            stack=self._stack_file(rank))
 
     def _stacks(self, ranks: list[int]) -> dict[int, str]:
-        """Ask the given ranks for the stacks of all their threads."""
+        """Ask the given ranks for the stacks of all their threads; wait until they are written, but not for ever."""
         for rank in ranks:
             with suppress(ProcessLookupError):
                 os.kill(self._processes[rank].pid, STACK_SIGNAL)
+        limit = time.monotonic() + STACK_LIMIT_S
+        while time.monotonic() < limit and not all(self._stack_file(rank) for rank in ranks):
+            time.sleep(0.05)
         if ranks:
             time.sleep(STACK_WAIT_S)
         return {rank: self._stack_file(rank) for rank in ranks}

@@ -1,5 +1,6 @@
-"""Imported by the fork server when integration cases are to run: the slow parts of torch."""
+"""Imported by the fork server when functional or integration cases are to run: the slow parts of torch."""
 
+import torch._dynamo
 import torch.distributed.checkpoint
 import torch.distributed.fsdp
 import torch.distributed.optim

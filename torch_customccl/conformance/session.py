@@ -69,7 +69,7 @@ def run(request: Request, console: Console) -> Result:
 
 def _run_cases(request: Request, cases: list[Case], limits: Limits, console: Console) -> tuple[list[CaseResult], bool]:
     os.environ.update({"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "MALLOC_PERTURB_": "165", **request.env})
-    heavy = any(case.family == "integration" for case in cases)
+    heavy = any(case.family == "integration" or case.body == "functional" for case in cases)
     pool = Pool(request.backend, request.imports, request.selection.device, request.env, request.pg_options,
                 _PRELOAD + (_HEAVY if heavy else []))
     try:
@@ -106,13 +106,13 @@ def _facts(request: Request, started: datetime.datetime, seconds: float, scale: 
         why.append("smoke tier")
     if interrupted:
         why.append("interrupted")
-    prefix = f"{Path(sys.executable).name} -m torch_customccl.conformance --backend {request.backend}"
+    prefix = f"python -m torch_customccl.conformance --backend {request.backend}"
     prefix += "".join(f" --import {name}" for name in request.imports)
     prefix += f" --device {selection.device}" if selection.device != "cpu" else ""
     prefix += f" --seed {request.seed}"
     return RunFacts(
         backend=request.backend, device=selection.device, tier=selection.tier.value, seed=request.seed,
-        command=" ".join(shlex.quote(word) for word in [Path(sys.argv[0]).name, *sys.argv[1:]]),
+        command="python -m torch_customccl.conformance " + " ".join(shlex.quote(word) for word in sys.argv[1:]),
         official=not why, unofficial_because=why, git=environment.git_revision(),
         product=environment.product(request.backend, request.imports), environment=environment.machine(),
         started=started.isoformat(timespec="seconds"), seconds=seconds, repro_prefix=prefix, scale=scale)

@@ -8,8 +8,9 @@ from typing import Any
 from ..model import Verdict, worst
 from .result import Result, findings
 
-GLYPHS = {"pass": "✓", "info": "·", "nonstrict": "~", "unsupported": "–", "unclear_unsupported": "?", "not_run": " ",
-          "not_applicable": " "}
+GLYPHS = {  # anything that is not here is a cross
+    "pass": "✓", "info": "·", "nonstrict": "~", "unsupported": "–", "unclear_unsupported": "?", "not_run": " ",
+    "not_applicable": " "}
 WORST_SHOWN = 12
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.markdown import Markdown
+from rich.text import Text
 
 from . import html, junit, markdown, result
 from .result import Result
@@ -35,6 +36,5 @@ def write_html(results: list[Result], path: Path) -> None:
 def print_summary(made: Result, folder: Path, console: Console) -> None:
     """The Markdown summary on the terminal, and where the rest lies."""
     text = markdown.as_markdown(made)
-    console.print(Markdown(text) if console.is_terminal else text, markup=False) if not console.is_terminal \
-        else console.print(Markdown(text))
+    console.print(Markdown(text) if console.is_terminal else Text(text), soft_wrap=True)
     console.print(f"Reports: {folder}/result.json, summary.md, junit.xml, report.html")
