@@ -5,7 +5,7 @@
 # PYTHON=python    use an environment that already has torch instead of making .venv
 # JOBS=2           compiler processes
 #
-# Also: check-torch-versions, build, lint, format, test-cpp, sanitize, test-python, clean.
+# Also: wheel, check-torch-versions, build, lint, format, test-cpp, sanitize, test-python, clean.
 
 TORCH ?= 2.13.0
 PYTHON ?=
@@ -16,7 +16,7 @@ python := $(if $(PYTHON),$(shell command -v $(PYTHON)),$(CURDIR)/.venv/bin/pytho
 cmake = $(shell $(python) scripts/tool_path.py cmake)
 ctest = $(dir $(cmake))ctest
 
-.PHONY: check-torch-versions demo test set-up build lint format test-cpp sanitize test-python clean
+.PHONY: wheel check-torch-versions demo test set-up build lint format test-cpp sanitize test-python clean
 .NOTPARALLEL:
 
 demo: build
@@ -51,6 +51,10 @@ test-python: build
 # Does the one shim compile for every torch that is supported? Fetches their headers once (about 600 MB).
 check-torch-versions: set-up
 	$(python) scripts/check_torch_versions.py
+
+# One wheel for this Python with a shim for every supported torch, in dist/.
+wheel: set-up
+	$(python) scripts/make_wheel.py dist
 
 clean:
 	rm -rf build dist *.egg-info torch_customccl/*.so torch_customccl/include torch_customccl/lib
