@@ -37,7 +37,7 @@ class CMakeBuild(build_ext):
     """Configures, builds and installs the component "package" of the CMake graph into the wheel or the source tree."""
 
     def run(self) -> None:
-        folder = ROOT / "build" / "package"
+        folder = Path(os.environ.get("CUSTOMCCL_BUILD") or ROOT / "build" / "package")
         # In place (editable install): the libraries land beside the Python files.
         target = ROOT if self.inplace else Path(self.build_lib).resolve()
         cmake = tool("cmake")
@@ -56,7 +56,9 @@ class CMakeBuild(build_ext):
         subprocess.run([cmake, "--install", folder, "--component", "package", "--prefix", target], check=True)
 
     def get_outputs(self) -> list[str]:
-        return sorted(str(path) for path in Path(self.build_lib, "torch_customccl").glob("*.so"))
+        package = Path(self.build_lib, "torch_customccl")
+        folders = ("*.so", "include/*", "lib/**/*.*")  # the libraries, and what C programs build against
+        return sorted(str(path) for folder in folders for path in package.glob(folder) if path.is_file())
 
 
 class FreshBuildPy(build_py):

@@ -37,7 +37,8 @@ def main() -> int:
     unit = HEADERS / "shim.cpp"
     sources = sorted((ROOT / "csrc" / "c10d").glob("*.cpp"))
     unit.write_text("".join(f'#include "{source}"\n' for source in sources))
-    return 0 if all([compiles(version, unit) for version in sys.argv[1:] or VERSIONS]) else 1
+    results = [compiles(version, unit) for version in sys.argv[1:] or VERSIONS]
+    return 0 if all(results) else 1
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The headers of every supported torch, without installing any of them.
 
-The wheels for Windows hold the same headers as the ones for Linux at a fifth of the size. They are fetched once, and only their
-headers kept, in build/torch-headers/<version>.
+The wheels for Windows hold the same headers as the ones for Linux at a fifth of the size. They are fetched once, and
+only their headers kept, in build/torch-headers/<version>.
 """
 
 import subprocess
