@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from .model import CheckFailed, Verdict
+from .model import CheckFailedError, Verdict
 from .tables import DType, Layout, row_major
 
 GUARD_BYTES = 256
@@ -14,8 +14,9 @@ POISON = 0xA5
 class GuardedTensor:
     """A tensor of a given layout in the middle of a larger buffer, and what that buffer must hold afterwards."""
 
-    def __init__(self, name: str, shape: tuple[int, ...], layout: Layout, dtype: DType, rank: int = 0,
-                 device: str = "cpu") -> None:
+    def __init__(
+        self, name: str, shape: tuple[int, ...], layout: Layout, dtype: DType, rank: int = 0, device: str = "cpu"
+    ) -> None:
         self.name = name
         own = layout.only_rank is None or layout.only_rank == rank
         strides = layout.strides(shape) if own and len(shape) == len(layout.strides(shape)) else row_major(shape)
@@ -53,12 +54,14 @@ class GuardedTensor:
         if bool(wrong_inside.any()):
             verdict = Verdict.WRONG_RESULT if expected is not None else Verdict.WRONG_SIDE_EFFECT
             extra = "; bytes outside the tensor were written too" if bool(outside.any()) else ""
-            raise CheckFailed(verdict, self._describe(got, want, expected is None) + extra)
+            raise CheckFailedError(verdict, self._describe(got, want, expected is None) + extra)
         at = int(outside.nonzero()[0])
         start, end = self._extent()
         where = "before it" if at < start else "after its end" if at >= end else "in a gap between its elements"
-        raise CheckFailed(Verdict.WRONG_SIDE_EFFECT,
-                          f"{self.name}: {int(outside.sum())} bytes outside the tensor were written ({where})")
+        raise CheckFailedError(
+            Verdict.WRONG_SIDE_EFFECT,
+            f"{self.name}: {int(outside.sum())} bytes outside the tensor were written ({where})",
+        )
 
     def _flat(self, raw: torch.Tensor) -> torch.Tensor:
         """The logical elements of a raw buffer, copied bit by bit (a copy as bool would turn a 2 into a 1)."""
@@ -86,5 +89,7 @@ class GuardedTensor:
         first = int(rows.nonzero()[0])
         verb = "was changed" if unchanged else "is wrong"
         shown = [repr(side[first].item()) for side in (left, right)]
-        return (f"{self.name} {verb}: {int(rows.sum())} of {len(rows)} elements, first at index {first}: "
-                f"got {shown[0]}, expected {shown[1]}")
+        return (
+            f"{self.name} {verb}: {int(rows.sum())} of {len(rows)} elements, first at index {first}: "
+            f"got {shown[0]}, expected {shown[1]}"
+        )

@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 from . import contract, registry
-from .expected import BadExpectations
+from .expected import BadExpectationsError
 from .model import Tier
 from .plan import Selection
 from .profiles import PROFILES
@@ -31,7 +31,7 @@ def main(argv: list[str] | None = None) -> int:
         if words and words[0] in _COMMANDS:
             return _COMMAND_FUNCTIONS[words[0]](words[1:], console)
         return _run(words, console)
-    except (BadExpectations, ValueError, FileNotFoundError) as error:
+    except (BadExpectationsError, ValueError, FileNotFoundError) as error:
         console.print(f"conformance: {error}", style="red", markup=False)
         return USAGE
 
@@ -53,7 +53,8 @@ def _pair(text: str) -> tuple[str, str]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m torch_customccl.conformance",
-        description="Judge a torch.distributed backend. Other commands: compare, matrix, contract, selftest.")
+        description="Judge a torch.distributed backend. Other commands: compare, matrix, contract, selftest.",
+    )
     add = parser.add_argument
     add("--backend", help="name as given to init_process_group")
     add("--import", dest="imports", action="append", default=[], metavar="PKG", help="module that registers it")
@@ -86,8 +87,19 @@ def _request(args: argparse.Namespace) -> Request:
     selection = Selection(Tier(args.tier), tuple(args.cases), profiles, sizes, args.device)
     if args.official and (selection.filtered or args.expected or selection.tier is Tier.SMOKE):
         raise ValueError("--official allows no filter, no expectations file and no tier below standard")
-    return Request(args.backend, tuple(args.imports), selection, Limits(lanes=args.lanes), args.budget, args.seed,
-                   dict(args.env), args.pg_options, args.expected, args.official, args.repeat)
+    return Request(
+        args.backend,
+        tuple(args.imports),
+        selection,
+        Limits(lanes=args.lanes),
+        args.budget,
+        args.seed,
+        dict(args.env),
+        args.pg_options,
+        args.expected,
+        args.official,
+        args.repeat,
+    )
 
 
 def _run(words: list[str], console: Console) -> int:

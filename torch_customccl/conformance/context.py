@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 from .groupings import GROUPINGS
-from .model import Case, CheckFailed, Verdict
+from .model import Case, CheckFailedError, Verdict
 from .refusal import is_refusal
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Context:
         self.release_inputs: Callable[[], None] = lambda: None
         """Drops the body's references to the inputs."""
         self._groups = groups
-        self._store: dist.Store | None = None
+        self._store: Any = None
 
     def groups(self, name: str) -> list[Any]:
         """This rank's groups of the named grouping, made once per worker set; empty when it is in none."""
@@ -45,9 +45,18 @@ class Context:
             return [dist.group.WORLD]
         if name not in self._groups:
             row = GROUPINGS[name]
-            made = [(ranks, dist.new_group(ranks, backend=self.backend, sort_ranks=row.sort_ranks,
-                                           timeout=timedelta(seconds=self.op_timeout_s)))
-                    for ranks in row.members(self.size)]
+            made = [
+                (
+                    ranks,
+                    dist.new_group(
+                        ranks,
+                        backend=self.backend,
+                        sort_ranks=row.sort_ranks,
+                        timeout=timedelta(seconds=self.op_timeout_s),
+                    ),
+                )
+                for ranks in row.members(self.size)
+            ]
             self._groups[name] = [group for ranks, group in made if self.rank in ranks]
         return list(self._groups[name])
 
@@ -57,7 +66,7 @@ class Context:
         return dist.new_group(list(range(self.size)), backend=self.backend, timeout=timedelta(seconds=seconds))
 
     @property
-    def store(self) -> dist.Store:
+    def store(self) -> Any:
         """A store of the parent's, for this case alone."""
         if self._store is None:
             from .worker import make_store
@@ -93,10 +102,16 @@ class Context:
     def expect(self, condition: bool, message: str, verdict: Verdict = Verdict.ERROR) -> None:
         """Fail the case with this verdict unless the condition holds."""
         if not condition:
-            raise CheckFailed(verdict, message)
+            raise CheckFailedError(verdict, message)
 
-    def refused(self, call: Callable[[], Any], what: str, words: Sequence[str] = (), limit_s: float | None = None,
-                accepted: Verdict = Verdict.ACCEPTED_INVALID) -> None:
+    def refused(
+        self,
+        call: Callable[[], Any],
+        what: str,
+        words: Sequence[str] = (),
+        limit_s: float | None = None,
+        accepted: Verdict = Verdict.ACCEPTED_INVALID,
+    ) -> None:
         """``call`` must raise within the limit, with a message that has one of the words.
 
         A backend that does not support the operation at all raises on through, so that the verdict is unsupported.
@@ -109,18 +124,25 @@ class Context:
         except Exception as error:
             self._judge_refusal(error, time.monotonic() - started, what, words, limit_s)
             return
-        raise CheckFailed(accepted, f"{what}: accepted without an error")
+        raise CheckFailedError(accepted, f"{what}: accepted without an error")
 
-    def _judge_refusal(self, error: Exception, waited: float, what: str, words: Sequence[str],
-                       limit_s: float | None) -> None:
+    def _judge_refusal(
+        self, error: Exception, waited: float, what: str, words: Sequence[str], limit_s: float | None
+    ) -> None:
         text = f"{type(error).__name__}: {error}"
         self.note(detect_ms=round(waited * 1e3, 1), refused_with=text[:300])
-        if isinstance(error, CheckFailed) or is_refusal(text, (self.case.op,), strict=True):
+        if isinstance(error, CheckFailedError) or is_refusal(text, (self.case.op,), strict=True):
             raise error
         limit = limit_s if limit_s is not None else 1.5 * self.op_timeout_s + 1.0
         if waited > 2 * limit:
-            raise CheckFailed(Verdict.ERROR, f"{what}: refused only after {waited:.1f} s (limit {limit:.1f} s): {text}")
+            raise CheckFailedError(
+                Verdict.ERROR, f"{what}: refused only after {waited:.1f} s (limit {limit:.1f} s): {text}"
+            )
         if waited > limit:
-            raise CheckFailed(Verdict.NONSTRICT, f"{what}: refused after {waited:.1f} s, limit {limit:.1f} s: {text}")
+            raise CheckFailedError(
+                Verdict.NONSTRICT, f"{what}: refused after {waited:.1f} s, limit {limit:.1f} s: {text}"
+            )
         if words and not any(word.lower() in text.lower() for word in words):
-            raise CheckFailed(Verdict.NONSTRICT, f"{what}: refused, but the message names none of {list(words)}: {text}")
+            raise CheckFailedError(
+                Verdict.NONSTRICT, f"{what}: refused, but the message names none of {list(words)}: {text}"
+            )

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from . import oracle
 from .buffers import GuardedTensor
 from .context import Context
-from .model import CheckFailed, Verdict
+from .model import CheckFailedError, Verdict
 from .modes import MODES
 from .ops import OPS, REDUCED, Call, Op
 from .tables import DTYPES, LAYOUTS, REDUCE_OPS, DType, Layout
@@ -71,8 +71,18 @@ class DataCall:
     def issue(self, async_op: bool) -> Any:
         """Make the call; gives the handle."""
         reduce_op = REDUCE_OPS[self.reduce_op].make() if self.op.reduces else None
-        return self.op.call(Call([each.tensor for each in self.inputs], [each.tensor for each in self.outputs],
-                                 self.rank, self.size, self.root, reduce_op, self.group, async_op))
+        return self.op.call(
+            Call(
+                [each.tensor for each in self.inputs],
+                [each.tensor for each in self.outputs],
+                self.rank,
+                self.size,
+                self.root,
+                reduce_op,
+                self.group,
+                async_op,
+            )
+        )
 
     def release_inputs(self) -> None:
         """Forget the input tensors (not for in-place operations, whose input is the result)."""
@@ -103,9 +113,11 @@ class DataCall:
     def _check_bystander(self, target: GuardedTensor) -> None:
         try:
             target.check(None)
-        except CheckFailed as error:
+        except CheckFailedError as error:
             if self._context.dims.get("bystanders") == "checked":
-                raise CheckFailed(Verdict.WRONG_SIDE_EFFECT, f"tensor of a rank that is not the root: {error}") from None
+                raise CheckFailedError(
+                    Verdict.WRONG_SIDE_EFFECT, f"tensor of a rank that is not the root: {error}"
+                ) from None
 
 
 def run_data_calls(context: Context) -> None:
@@ -145,7 +157,7 @@ def _settled(call: DataCall, context: Context) -> None:
     while True:
         try:
             return call.check()
-        except CheckFailed as error:
+        except CheckFailedError as error:
             if time.monotonic() > limit:
-                raise CheckFailed(Verdict.ERROR, f"never completed once its handle was dropped: {error}") from None
+                raise CheckFailedError(Verdict.ERROR, f"never completed once its handle was dropped: {error}") from None
         time.sleep(0.002)

@@ -22,14 +22,20 @@ _NOMINAL_PROBE_S = 0.3
 def machine() -> dict[str, Any]:
     """The environment of a run."""
     facts: dict[str, Any] = {
-        "torch": torch.__version__, "python": platform.python_version(), "os": platform.platform(),
-        "cpu": _cpu_name(), "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "ram_gib": _ram_gib(), "shm_mib": _shm_mib(), "container": Path("/.dockerenv").exists(),
-        "env": {name: value for name, value in sorted(os.environ.items()) if _ENV_SHOWN.match(name)}}
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "os": platform.platform(),
+        "cpu": _cpu_name(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "ram_gib": _ram_gib(),
+        "shm_mib": _shm_mib(),
+        "container": Path("/.dockerenv").exists(),
+        "env": {name: value for name, value in sorted(os.environ.items()) if _ENV_SHOWN.match(name)},
+    }
     if torch.cuda.is_available():
         facts["gpus"] = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
         facts["cuda"] = torch.version.cuda
-        facts["nccl"] = ".".join(str(part) for part in torch.cuda.nccl.version())
+        facts["nccl"] = _nccl_version()
     return facts
 
 
@@ -55,8 +61,13 @@ def product(backend: str, imports: tuple[str, ...]) -> dict[str, Any]:
 def git_revision() -> str:
     """The commit of the kit's source tree, if it is one."""
     try:
-        done = subprocess.run(["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"],
-                              capture_output=True, text=True, timeout=5, check=False)
+        done = subprocess.run(
+            ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"],
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=False,
+        )
     except OSError:
         return ""
     return done.stdout.strip()
@@ -80,6 +91,11 @@ def _installed_version(backend: str) -> str:
         except metadata.PackageNotFoundError:
             continue
     return "unknown"
+
+
+def _nccl_version() -> str:
+    version: Any = torch.cuda.nccl.version  # type: ignore[attr-defined,unused-ignore]
+    return ".".join(str(part) for part in version())
 
 
 def _cpu_name() -> str:

@@ -18,13 +18,14 @@ import datetime
 import fnmatch
 import json
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from .model import CaseResult, Verdict
 
 
-class BadExpectations(Exception):
+class BadExpectationsError(Exception):
     """The file cannot be used; the message says why."""
 
 
@@ -44,7 +45,7 @@ def load(path: Path) -> list[Expectation]:
     """Read and check an expectations file."""
     rows = _parse(path).get("case")
     if not isinstance(rows, list):
-        raise BadExpectations(f"{path}: no list named 'case'")
+        raise BadExpectationsError(f"{path}: no list named 'case'")
     return [_expectation(path, row) for row in rows]
 
 
@@ -54,22 +55,22 @@ def _parse(path: Path) -> dict[str, Any]:
         if path.suffix == ".json":
             return dict(json.loads(text))
         try:
-            import tomllib
+            tomllib: Any = import_module("tomllib")
         except ModuleNotFoundError:
-            raise BadExpectations(f"{path}: TOML needs Python 3.11; give the same content as JSON") from None
-        return tomllib.loads(text)
+            raise BadExpectationsError(f"{path}: TOML needs Python 3.11; give the same content as JSON") from None
+        return dict(tomllib.loads(text))
     except (OSError, ValueError) as error:
-        raise BadExpectations(f"{path}: {error}") from None
+        raise BadExpectationsError(f"{path}: {error}") from None
 
 
 def _expectation(path: Path, row: dict[str, Any]) -> Expectation:
     missing = [name for name in ("pattern", "verdict", "reason") if not row.get(name)]
     if missing:
-        raise BadExpectations(f"{path}: an entry lacks {', '.join(missing)}: {row}")
+        raise BadExpectationsError(f"{path}: an entry lacks {', '.join(missing)}: {row}")
     try:
         verdict = Verdict(row["verdict"])
     except ValueError:
-        raise BadExpectations(f"{path}: {row['verdict']!r} is no verdict") from None
+        raise BadExpectationsError(f"{path}: {row['verdict']!r} is no verdict") from None
     expires = row.get("expires")
     if isinstance(expires, str):
         expires = datetime.date.fromisoformat(expires)

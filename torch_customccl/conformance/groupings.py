@@ -16,13 +16,16 @@ class Grouping:
     sort_ranks: bool = True
 
 
-GROUPINGS: dict[str, Grouping] = {row.name: row for row in (
-    Grouping("world", lambda n: []),
-    Grouping("all", lambda n: [list(range(n))]),
-    Grouping("reversed", lambda n: [list(range(n))[::-1]], 2, sort_ranks=False),
-    Grouping("single", lambda n: [[rank] for rank in range(n)]),
-    Grouping("half", lambda n: [list(range(n // 2)), list(range(n // 2, n))], 2),
-    Grouping("odd_even", lambda n: [list(range(0, n, 2)), list(range(1, n, 2))], 2),
-    Grouping("upper", lambda n: [list(range(1, n))], 2),
-    Grouping("overlapping", lambda n: [list(range(n - 1)), list(range(1, n))], 3),
-)}
+GROUPINGS: dict[str, Grouping] = {
+    row.name: row
+    for row in (
+        Grouping("world", lambda n: []),
+        Grouping("all", lambda n: [list(range(n))]),
+        Grouping("reversed", lambda n: [list(range(n))[::-1]], 2, sort_ranks=False),
+        Grouping("single", lambda n: [[rank] for rank in range(n)]),
+        Grouping("half", lambda n: [list(range(n // 2)), list(range(n // 2, n))], 2),
+        Grouping("odd_even", lambda n: [list(range(0, n, 2)), list(range(1, n, 2))], 2),
+        Grouping("upper", lambda n: [list(range(1, n))], 2),
+        Grouping("overlapping", lambda n: [list(range(n - 1)), list(range(1, n))], 3),
+    )
+}

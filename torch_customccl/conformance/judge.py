@@ -27,8 +27,9 @@ def feature_words(case: Case) -> tuple[str, ...]:
 
 def judge(case: Case, outcomes: list[RankOutcome], usable: bool | None) -> tuple[Verdict, str]:
     """The verdict and, where no rank's message says it, the reason. ``usable``: the group worked afterwards."""
-    counted = [outcome for outcome in outcomes if not (outcome.rank in case.may_die and outcome.outcome in
-                                                       ("died", "stuck"))]
+    counted = [
+        outcome for outcome in outcomes if not (outcome.rank in case.may_die and outcome.outcome in ("died", "stuck"))
+    ]
     kinds = {outcome.outcome for outcome in counted}
     if "harness" in kinds:
         return Verdict.HARNESS_ERROR, _first(counted, "harness")
@@ -58,8 +59,10 @@ def _judge_stuck(outcomes: list[RankOutcome]) -> tuple[Verdict, str]:
     stuck = _ranks(outcomes, "stuck")
     raised = [outcome for outcome in outcomes if outcome.outcome == "raised"]
     if raised:
-        return Verdict.ASYMMETRIC, (f"rank {_ranks(outcomes, 'raised')} raised ({raised[0].message[:300]}); "
-                                    f"rank {stuck} waited until the hard limit")
+        return Verdict.ASYMMETRIC, (
+            f"rank {_ranks(outcomes, 'raised')} raised ({raised[0].message[:300]}); "
+            f"rank {stuck} waited until the hard limit"
+        )
     return Verdict.HANG, f"rank {stuck}: {_first(outcomes, 'stuck')}"
 
 
@@ -67,8 +70,10 @@ def _judge_checks(outcomes: list[RankOutcome], checks: list[Verdict]) -> tuple[V
     verdict = worst(checks)
     if verdict is Verdict.ACCEPTED_INVALID and any(outcome.info.get("refused_with") for outcome in outcomes):
         refusing = [str(outcome.rank) for outcome in outcomes if outcome.info.get("refused_with")]
-        return Verdict.ASYMMETRIC, (f"rank {', '.join(refusing)} refused, "
-                                    f"rank {_ranks(outcomes, 'check')} accepted: {_first(outcomes, 'check')}")
+        return Verdict.ASYMMETRIC, (
+            f"rank {', '.join(refusing)} refused, "
+            f"rank {_ranks(outcomes, 'check')} accepted: {_first(outcomes, 'check')}"
+        )
     return verdict, next(o.message for o in outcomes if o.outcome == "check" and o.verdict == verdict.value)
 
 
@@ -77,9 +82,8 @@ def _judge_raised(case: Case, outcomes: list[RankOutcome], usable: bool | None) 
     message = raised[0].message
     refused = all(is_refusal(outcome.message, feature_words(case)) for outcome in raised)
     prompt = all(outcome.duration_ms < PROMPT_MS or is_refusal(outcome.message, strict=True) for outcome in raised)
-    if len(raised) < len(outcomes):
-        if not (refused and prompt and _each_group_agrees(outcomes)):
-            return Verdict.ASYMMETRIC, f"rank {_ranks(outcomes, 'raised')} raised, the others did not: {message}"
+    if len(raised) < len(outcomes) and not (refused and prompt and _each_group_agrees(outcomes)):
+        return Verdict.ASYMMETRIC, f"rank {_ranks(outcomes, 'raised')} raised, the others did not: {message}"
     if not refused:
         return Verdict.ERROR, message
     if not prompt:

@@ -56,10 +56,19 @@ class Verdict(str, Enum):
         return list(Verdict).index(self)
 
 
-RED = frozenset({
-    Verdict.ERROR, Verdict.LEAK, Verdict.FLAKY, Verdict.ASYMMETRIC, Verdict.HANG, Verdict.CRASH,
-    Verdict.ACCEPTED_INVALID, Verdict.WRONG_SIDE_EFFECT, Verdict.WRONG_RESULT,
-})
+RED = frozenset(
+    {
+        Verdict.ERROR,
+        Verdict.LEAK,
+        Verdict.FLAKY,
+        Verdict.ASYMMETRIC,
+        Verdict.HANG,
+        Verdict.CRASH,
+        Verdict.ACCEPTED_INVALID,
+        Verdict.WRONG_SIDE_EFFECT,
+        Verdict.WRONG_RESULT,
+    }
+)
 AMBER = frozenset({Verdict.NONSTRICT, Verdict.UNCLEAR_UNSUPPORTED})
 ALWAYS_RED = frozenset({Verdict.HANG, Verdict.CRASH})
 
@@ -97,6 +106,7 @@ class Case:
     """How the worker set is started: op_timeout_s, env, init (False: no default group)."""
     may_die: tuple[int, ...] = ()
     """Ranks whose death is part of the case."""
+
     @property
     def op(self) -> str:
         return str(self.dims.get("op", ""))
@@ -145,7 +155,7 @@ class CaseResult:
         return told[0] if told else ""
 
 
-class CheckFailed(Exception):
+class CheckFailedError(Exception):
     """Raised by a case body: the backend did something the clause forbids."""
 
     def __init__(self, verdict: Verdict, message: str) -> None:

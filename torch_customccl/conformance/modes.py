@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from .context import Context
-from .model import CheckFailed, Verdict
+from .model import CheckFailedError, Verdict
 
 Issue = Callable[[bool], Any]
 """Issues the operation; the argument is async_op; gives the handle."""
@@ -21,7 +21,7 @@ Issue = Callable[[bool], Any]
 def _handle(issue: Issue) -> Any:
     work = issue(True)
     if work is None:
-        raise CheckFailed(Verdict.ERROR, "async_op=True gave no handle")
+        raise CheckFailedError(Verdict.ERROR, "async_op=True gave no handle")
     return work
 
 
@@ -68,7 +68,7 @@ def poll(issue: Issue, context: Context) -> None:
     while not work.is_completed():
         if time.monotonic() > limit:
             work.wait()
-            raise CheckFailed(Verdict.ERROR, "is_completed() stayed false by polling; wait() returned at once")
+            raise CheckFailedError(Verdict.ERROR, "is_completed() stayed false by polling; wait() returned at once")
         time.sleep(0.0005)
 
 
@@ -92,7 +92,7 @@ def future_then(issue: Issue, context: Context) -> None:
     work = _handle(issue)
     result = work.get_future().then(first).then(second).wait()
     if result != 6 or seen != [1, 5]:
-        raise CheckFailed(Verdict.WRONG_RESULT, f"future callbacks gave {result} and ran as {seen}")
+        raise CheckFailedError(Verdict.WRONG_RESULT, f"future callbacks gave {result} and ran as {seen}")
 
 
 def freed_input(issue: Issue, context: Context) -> None:
@@ -116,5 +116,19 @@ def inference(issue: Issue, context: Context) -> None:
         issue(False)
 
 
-MODES: dict[str, Callable[[Issue, Context], None]] = {function.__name__: function for function in (
-    sync, wait, wait_twice, wait_timeout, wait_thread, poll, future, future_then, freed_input, dropped, inference)}
+MODES: dict[str, Callable[[Issue, Context], None]] = {
+    function.__name__: function
+    for function in (
+        sync,
+        wait,
+        wait_twice,
+        wait_timeout,
+        wait_thread,
+        poll,
+        future,
+        future_then,
+        freed_input,
+        dropped,
+        inference,
+    )
+}

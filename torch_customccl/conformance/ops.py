@@ -152,8 +152,10 @@ def _send_recv(c: Call) -> Any:
 
 
 def _batch_send_recv(c: Call) -> Any:
-    ops = [dist.P2POp(dist.isend, c.inputs[0], group=c.group, group_peer=(c.rank + 1) % c.size),
-           dist.P2POp(dist.irecv, c.outputs[0], group=c.group, group_peer=(c.rank - 1) % c.size)]
+    ops = [
+        dist.P2POp(dist.isend, c.inputs[0], group=c.group, group_peer=(c.rank + 1) % c.size),
+        dist.P2POp(dist.irecv, c.outputs[0], group=c.group, group_peer=(c.rank - 1) % c.size),
+    ]
     works = _Works(dist.batch_isend_irecv(ops))
     return works if c.async_op else works.wait()
 
@@ -163,6 +165,7 @@ def _coalesced(call: Callable[[Any], None]) -> Callable[[Call], Any]:
         with dist._coalescing_manager(group=c.group, async_ops=c.async_op) as manager:
             call(c)
         return manager if c.async_op else None
+
     return run
 
 
@@ -202,29 +205,86 @@ def _own_reduced(rank: int, size: int, root: int) -> Sources:
     return [(REDUCED, rank)]
 
 
-OPS: dict[str, Op] = {op.name: op for op in (
-    Op("broadcast", _broadcast, _one, _keep, rooted=True, in_place=True, clause="BC-01"),
-    Op("all_reduce", _all_reduce, _one, _all_reduced, reduces=True, in_place=True, clause="AR-01",
-       words=("allreduce",)),
-    Op("reduce", _reduce, _one, _root_reduced, reduces=True, rooted=True, in_place=True, clause="RD-01"),
-    Op("all_gather", _all_gather, _one, _gathered, clause="AG-01", words=("allgather",)),
-    Op("all_gather_into_tensor", _all_gather_single, _one, _gathered, join_outputs=True, clause="AG-02",
-       words=("_allgather_base", "all_gather_single", "allgather")),
-    Op("gather", _gather, _one, _root_gathered, rooted=True, clause="GA-01"),
-    Op("scatter", _scatter, _root_each, _from_root, rooted=True, clause="SC-01"),
-    Op("reduce_scatter", _reduce_scatter, _each, _own_reduced, reduces=True, clause="RS-01"),
-    Op("reduce_scatter_tensor", _reduce_scatter_single, _each, _own_reduced, reduces=True, join_inputs=True,
-       clause="RS-02", words=("_reduce_scatter_base", "reduce_scatter")),
-    Op("all_to_all", _all_to_all, _each, _exchanged, clause="AA-01", words=("alltoall",)),
-    Op("all_to_all_single", _all_to_all_single, _each, _exchanged, join_inputs=True, join_outputs=True,
-       clause="AA-02", words=("alltoall_base", "alltoall")),
-    Op("send_recv", _send_recv, _one, _ring, clause="PP-01", words=("send", "recv")),
-    Op("batch_isend_irecv", _batch_send_recv, _one, _ring, clause="PP-05", words=("send", "recv", "coalescing")),
-    Op("all_reduce_coalesced", _coalesced(_coalesced_all_reduce), _one, _all_reduced, reduces=True, in_place=True,
-       clause="CO-01", words=("allreduce_coalesced", "allreduce", "coalescing")),
-    Op("all_gather_coalesced", _coalesced(_coalesced_all_gather), _one, _gathered, join_outputs=True, clause="CO-01",
-       words=("allgather_into_tensor_coalesced", "allgather", "coalescing")),
-    Op("reduce_scatter_coalesced", _coalesced(_coalesced_reduce_scatter), _each, _own_reduced, reduces=True,
-       join_inputs=True, clause="CO-01", words=("reduce_scatter_tensor_coalesced", "reduce_scatter", "coalescing")),
-)}
+OPS: dict[str, Op] = {
+    op.name: op
+    for op in (
+        Op("broadcast", _broadcast, _one, _keep, rooted=True, in_place=True, clause="BC-01"),
+        Op(
+            "all_reduce",
+            _all_reduce,
+            _one,
+            _all_reduced,
+            reduces=True,
+            in_place=True,
+            clause="AR-01",
+            words=("allreduce",),
+        ),
+        Op("reduce", _reduce, _one, _root_reduced, reduces=True, rooted=True, in_place=True, clause="RD-01"),
+        Op("all_gather", _all_gather, _one, _gathered, clause="AG-01", words=("allgather",)),
+        Op(
+            "all_gather_into_tensor",
+            _all_gather_single,
+            _one,
+            _gathered,
+            join_outputs=True,
+            clause="AG-02",
+            words=("_allgather_base", "all_gather_single", "allgather"),
+        ),
+        Op("gather", _gather, _one, _root_gathered, rooted=True, clause="GA-01"),
+        Op("scatter", _scatter, _root_each, _from_root, rooted=True, clause="SC-01"),
+        Op("reduce_scatter", _reduce_scatter, _each, _own_reduced, reduces=True, clause="RS-01"),
+        Op(
+            "reduce_scatter_tensor",
+            _reduce_scatter_single,
+            _each,
+            _own_reduced,
+            reduces=True,
+            join_inputs=True,
+            clause="RS-02",
+            words=("_reduce_scatter_base", "reduce_scatter"),
+        ),
+        Op("all_to_all", _all_to_all, _each, _exchanged, clause="AA-01", words=("alltoall",)),
+        Op(
+            "all_to_all_single",
+            _all_to_all_single,
+            _each,
+            _exchanged,
+            join_inputs=True,
+            join_outputs=True,
+            clause="AA-02",
+            words=("alltoall_base", "alltoall"),
+        ),
+        Op("send_recv", _send_recv, _one, _ring, clause="PP-01", words=("send", "recv")),
+        Op("batch_isend_irecv", _batch_send_recv, _one, _ring, clause="PP-05", words=("send", "recv", "coalescing")),
+        Op(
+            "all_reduce_coalesced",
+            _coalesced(_coalesced_all_reduce),
+            _one,
+            _all_reduced,
+            reduces=True,
+            in_place=True,
+            clause="CO-01",
+            words=("allreduce_coalesced", "allreduce", "coalescing"),
+        ),
+        Op(
+            "all_gather_coalesced",
+            _coalesced(_coalesced_all_gather),
+            _one,
+            _gathered,
+            join_outputs=True,
+            clause="CO-01",
+            words=("allgather_into_tensor_coalesced", "allgather", "coalescing"),
+        ),
+        Op(
+            "reduce_scatter_coalesced",
+            _coalesced(_coalesced_reduce_scatter),
+            _each,
+            _own_reduced,
+            reduces=True,
+            join_inputs=True,
+            clause="CO-01",
+            words=("reduce_scatter_tensor_coalesced", "reduce_scatter", "coalescing"),
+        ),
+    )
+}
 P2P_OPS = frozenset({"send_recv", "batch_isend_irecv"})

@@ -42,7 +42,8 @@ def special_floats(rank: int, numel: int, dtype: DType) -> torch.Tensor:
     """NaN, infinities, both zeros, denormals and ordinary numbers, in an order that depends on the rank."""
     tiny = torch.finfo(dtype.torch).tiny
     pool = torch.tensor(
-        [float("nan"), float("inf"), -float("inf"), 0.0, -0.0, tiny / 2, -tiny / 4, 1.5, -2.25], dtype=torch.float64)
+        [float("nan"), float("inf"), -float("inf"), 0.0, -0.0, tiny / 2, -tiny / 4, 1.5, -2.25], dtype=torch.float64
+    )
     return pool[mixed(rank, 0, numel) % len(pool)].to(dtype.torch)
 
 

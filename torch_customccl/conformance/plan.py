@@ -47,7 +47,7 @@ def select(cases: list[Case], selection: Selection, profile_patterns: dict[str, 
         if selection.patterns:
             if not any(fnmatch.fnmatch(case.id, pattern) for pattern in selection.patterns):
                 continue
-        elif case.tier is Tier.LARGE and selection.tier is not Tier.LARGE or case.tier.depth > selection.tier.depth:
+        elif (case.tier is Tier.LARGE and selection.tier is not Tier.LARGE) or case.tier.depth > selection.tier.depth:
             continue
         if wanted and not any(fnmatch.fnmatch(case.id, pattern) for pattern in wanted):
             continue
@@ -73,7 +73,7 @@ def portions(cases: list[Case], seed: int) -> list[Portion]:
     for (world_size, _), members in sorted(warm.items(), key=lambda item: str(item[0])):
         rng.shuffle(members)
         for start in range(0, len(members), BATCH):
-            part = members[start:start + BATCH]
+            part = members[start : start + BATCH]
             batches.append(Portion(world_size, part, dict(part[0].setup), 0.01 * len(part)))
     slow.sort(key=lambda portion: -portion.cost_s)
     rng.shuffle(batches)

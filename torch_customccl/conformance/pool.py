@@ -22,7 +22,7 @@ STACK_WAIT_S = 0.2
 STACK_LIMIT_S = 4.0
 
 
-class StartFailed(Exception):
+class StartFailedError(Exception):
     """The ranks could not make their process group; ``outcomes`` say why."""
 
     def __init__(self, outcomes: list[RankOutcome]) -> None:
@@ -59,7 +59,7 @@ class WorkerSet:
         failed = [outcome for outcome in answers if isinstance(outcome, RankOutcome)]
         if failed:
             self.kill()
-            raise StartFailed(failed)
+            raise StartFailedError(failed)
         self.sane = all(bool(answer) for answer in answers)
 
     def run(self, case: Case, deadline_s: float) -> list[RankOutcome]:
@@ -104,7 +104,9 @@ class WorkerSet:
         missing = [rank for rank in range(len(self._pipes)) if rank not in answers]
         stacks = self._stacks([rank for rank in missing if rank in needed])
         for rank in missing:
-            answers[rank] = RankOutcome(rank, "stuck", message=f"no answer within {deadline_s:.1f} s", stack=stacks.get(rank, ""))
+            answers[rank] = RankOutcome(
+                rank, "stuck", message=f"no answer within {deadline_s:.1f} s", stack=stacks.get(rank, "")
+            )
         return [answers[rank] for rank in range(len(self._pipes))]
 
     def _receive(self, rank: int, kind: str) -> Any:
@@ -122,8 +124,9 @@ class WorkerSet:
         code = process.exitcode
         name = signal.Signals(-code).name if code is not None and code < 0 else ""
         what = f"killed by {name}" if name else f"exited with code {code}"
-        return RankOutcome(rank, "died", exit_code=code, signal=name, message=f"rank process {what}",
-                           stack=self._stack_file(rank))
+        return RankOutcome(
+            rank, "died", exit_code=code, signal=name, message=f"rank process {what}", stack=self._stack_file(rank)
+        )
 
     def _stacks(self, ranks: list[int]) -> dict[int, str]:
         """Ask the given ranks for the stacks of all their threads; wait until they are written, but not for ever."""
@@ -169,8 +172,15 @@ class WorkerSet:
 class Pool:
     """Starts worker sets for one run."""
 
-    def __init__(self, backend: str, imports: tuple[str, ...], device: str, env: dict[str, str], pg_options: str,
-                 preload: list[str]) -> None:
+    def __init__(
+        self,
+        backend: str,
+        imports: tuple[str, ...],
+        device: str,
+        env: dict[str, str],
+        pg_options: str,
+        preload: list[str],
+    ) -> None:
         self._backend, self._imports, self._device = backend, imports, device
         self._env, self._pg_options = env, pg_options
         self._launch = launcher(device, preload)
@@ -178,13 +188,22 @@ class Pool:
         self._numbers = count(1)
 
     def start(self, world_size: int, op_timeout_s: float, setup: dict[str, Any]) -> WorkerSet:
-        """A new worker set. Raises StartFailed if the backend cannot make its group."""
+        """A new worker set. Raises StartFailedError if the backend cannot make its group."""
         number = next(self._numbers)
         directory = Path(self._directory.name) / f"set{number}"
         directory.mkdir()
-        spec = WorkerSpec(self._backend, self._imports, self._device, world_size, str(directory / "store"),
-                          op_timeout_s, str(directory), self._env | setup.get("env", {}),
-                          setup.get("init", True), self._pg_options)
+        spec = WorkerSpec(
+            self._backend,
+            self._imports,
+            self._device,
+            world_size,
+            str(directory / "store"),
+            op_timeout_s,
+            str(directory),
+            self._env | setup.get("env", {}),
+            setup.get("init", True),
+            self._pg_options,
+        )
         return WorkerSet(self._launch, spec)
 
     def close(self) -> None:

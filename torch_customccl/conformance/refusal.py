@@ -5,11 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-_STRICT = re.compile(r"(not (yet )?(been )?(support|implement)|unsupported|unimplemented|does(n't| not) support"
-                     r"|no backend type associated)", re.IGNORECASE)
-_LOOSE = re.compile(r"(invalid|must|has to|have to|needs? to|can(not|'t| not)|only|expected|requires?|should|unexpected)", re.IGNORECASE)
-_FEATURE = re.compile(r"(support \w+|reduce ?op|data ?type|dtype|scalar ?type|contiguous|strid|dense|memory format|layout"
-                      r"|size|shape|complex|sparse|coalescing|tag|backend \w+)", re.IGNORECASE)
+_STRICT = re.compile(
+    r"(not (yet )?(been )?(support|implement)|unsupported|unimplemented|does(n't| not) support"
+    r"|no backend type associated)",
+    re.IGNORECASE,
+)
+_LOOSE = re.compile(
+    r"(invalid|must|has to|have to|needs? to|can(not|'t| not)|only|expected|requires?|should|unexpected)", re.IGNORECASE
+)
+_FEATURE = re.compile(
+    r"(support \w+|reduce ?op|data ?type|dtype|scalar ?type|contiguous|strid|dense|memory format|layout"
+    r"|size|shape|complex|sparse|coalescing|tag|backend \w+)",
+    re.IGNORECASE,
+)
 
 
 def is_refusal(message: str, words: Sequence[str] = (), strict: bool = False) -> bool:

@@ -16,8 +16,20 @@ Generator = Callable[[], Iterator[Case]]
 
 BODIES: dict[str, Body] = {}
 GENERATORS: dict[str, Generator] = {}
-FAMILIES = ("data", "calling", "groups", "p2p", "objects", "misuse", "faults", "observability", "honesty", "capability",
-            "integration", "large")
+FAMILIES = (
+    "data",
+    "calling",
+    "groups",
+    "p2p",
+    "objects",
+    "misuse",
+    "faults",
+    "observability",
+    "honesty",
+    "capability",
+    "integration",
+    "large",
+)
 
 
 def body(function: Body) -> Body:

@@ -12,9 +12,9 @@ from queue import Empty, Queue
 from typing import Any
 
 from .judge import judge
-from .model import RED, Case, CaseResult, RankOutcome, Verdict
+from .model import RED, Case, CaseResult, Verdict
 from .plan import Portion
-from .pool import Pool, StartFailed, WorkerSet
+from .pool import Pool, StartFailedError, WorkerSet
 
 HANGS_PER_KEY = 3
 CONFIRMED_PER_KEY = 2
@@ -111,7 +111,7 @@ class Runner:
     def _start(self, portion: Portion, case: Case) -> WorkerSet | None:
         try:
             return self._start_set(portion.world_size, portion.setup)
-        except StartFailed as error:
+        except StartFailedError as error:
             crashed = any(outcome.outcome in ("died", "stuck") for outcome in error.outcomes)
             verdict, _ = judge(case, error.outcomes, None)
             verdict = verdict if crashed or verdict is Verdict.UNSUPPORTED else Verdict.ERROR
@@ -122,7 +122,7 @@ class Runner:
         """A new set; a group that cannot be made is tried once more."""
         try:
             return self._pool.start(world_size, self._op_timeout(setup), setup)
-        except StartFailed:
+        except StartFailedError:
             return self._pool.start(world_size, self._op_timeout(setup), setup)
 
     def _op_timeout(self, setup: dict[str, Any]) -> float:
@@ -163,7 +163,7 @@ class Runner:
     def _rerun(self, result: CaseResult, before: list[Case]) -> None:
         """Alone in a new set: the same verdict confirms; else look for what it depends on, else it is flaky."""
         again = self._alone(result.case, [])
-        if again is result.verdict or again in TIMEOUT_LIKE and result.verdict in TIMEOUT_LIKE:
+        if again is result.verdict or (again in TIMEOUT_LIKE and result.verdict in TIMEOUT_LIKE):
             result.rerun = {"confirmed": True}
             return
         others = [again, self._alone(result.case, []), self._alone(result.case, [])]
@@ -173,7 +173,9 @@ class Runner:
                 result.rerun = {"confirmed": True, "state_dependent": True, "after": [case.id for case in cause]}
                 return
         result.rerun = {"confirmed": False, "first": result.verdict.value, "reruns": [v.value for v in others]}
-        result.reason = f"{result.verdict.value} at first ({result.message[:300]}), then {', '.join(v.value for v in others)}"
+        result.reason = (
+            f"{result.verdict.value} at first ({result.message[:300]}), then {', '.join(v.value for v in others)}"
+        )
         result.verdict = Verdict.FLAKY
 
     def _bisect(self, result: CaseResult, before: list[Case]) -> list[Case]:
@@ -194,7 +196,7 @@ class Runner:
         """The verdict in a new set after the given cases."""
         try:
             workers = self._start_set(case.world_size, case.setup)
-        except StartFailed:
+        except StartFailedError:
             return Verdict.ERROR
         try:
             for earlier in first:
@@ -207,7 +209,7 @@ class Runner:
 
     def _count_hang(self, result: CaseResult) -> None:
         slow = result.duration_ms > 800 * self._op_timeout(result.case.setup) and result.case.isolation == "warm"
-        if result.verdict is Verdict.HANG or result.verdict in RED and slow:
+        if result.verdict is Verdict.HANG or (result.verdict in RED and slow):
             key = _hang_key(result.case)
             with self._lock:
                 self._hangs[key] += 1

@@ -34,8 +34,13 @@ class Caught:
         return self.mutant.verdict.value in self.verdicts
 
 
-def judge_backend(name: str, cases: tuple[str, ...] = (), tier: Tier = Tier.STANDARD, rerun: bool = False,
-                  budget_s: float | None = None) -> Result:
+def judge_backend(
+    name: str,
+    cases: tuple[str, ...] = (),
+    tier: Tier = Tier.STANDARD,
+    rerun: bool = False,
+    budget_s: float | None = None,
+) -> Result:
     """Run some cases on a backend of this folder, quietly."""
     request = Request(name, (MODULE,), Selection(tier, cases), Limits(lanes=2, rerun=rerun), budget_s=budget_s)
     return run(request, Console(quiet=True))
@@ -54,8 +59,11 @@ def score(mutants: tuple[Mutant, ...], console: Console) -> list[Caught]:
     for mutant in mutants:
         row = judge_mutant(mutant)
         rows.append(row)
-        console.print(f"{'caught' if row.right else 'MISSED'}  {mutant.name}: {', '.join(row.verdicts)} "
-                      f"(wanted {mutant.verdict.value}), {row.seconds:.1f} s", markup=False)
+        console.print(
+            f"{'caught' if row.right else 'MISSED'}  {mutant.name}: {', '.join(row.verdicts)} "
+            f"(wanted {mutant.verdict.value}), {row.seconds:.1f} s",
+            markup=False,
+        )
     return rows
 
 
@@ -70,13 +78,26 @@ def main(words: list[str], console: Console) -> int:
     runs = [score(mutants, console) for _ in range(args.repeat)]
     same = all([row.verdicts for row in rows] == [row.verdicts for row in runs[0]] for rows in runs)
     caught = sum(row.right for row in runs[0])
-    console.print(f"{caught} of {len(mutants)} planted bugs named with the right verdict; "
-                  f"{args.repeat} runs {'identical' if same else 'DIFFERENT'}")
+    console.print(
+        f"{caught} of {len(mutants)} planted bugs named with the right verdict; "
+        f"{args.repeat} runs {'identical' if same else 'DIFFERENT'}"
+    )
     if args.out:
-        rows = [{"name": row.mutant.name, "bug": row.mutant.bug, "wanted": row.mutant.verdict.value,
-                 "got": list(row.verdicts), "caught": row.right} for row in runs[0]]
-        args.out.write_text(json.dumps({"caught": caught, "total": len(mutants), "runs": args.repeat,
-                                        "identical": same, "mutants": rows}, indent=1) + "\n")
+        rows = [
+            {
+                "name": row.mutant.name,
+                "bug": row.mutant.bug,
+                "wanted": row.mutant.verdict.value,
+                "got": list(row.verdicts),
+                "caught": row.right,
+            }
+            for row in runs[0]
+        ]
+        args.out.write_text(
+            json.dumps(
+                {"caught": caught, "total": len(mutants), "runs": args.repeat, "identical": same, "mutants": rows},
+                indent=1,
+            )
+            + "\n"
+        )
     return 0 if caught == len(mutants) and same else 1
-
-

@@ -70,8 +70,14 @@ def run(request: Request, console: Console) -> Result:
 def _run_cases(request: Request, cases: list[Case], limits: Limits, console: Console) -> tuple[list[CaseResult], bool]:
     os.environ.update({"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "MALLOC_PERTURB_": "165", **request.env})
     heavy = any(case.family == "integration" or case.body == "functional" for case in cases)
-    pool = Pool(request.backend, request.imports, request.selection.device, request.env, request.pg_options,
-                _PRELOAD + (_HEAVY if heavy else []))
+    pool = Pool(
+        request.backend,
+        request.imports,
+        request.selection.device,
+        request.env,
+        request.pg_options,
+        _PRELOAD + (_HEAVY if heavy else []),
+    )
     try:
         with Progress(len(cases) * request.repeat, limits.budget_s, console) as progress:
             runner = Runner(pool, limits, progress.add)
@@ -111,8 +117,18 @@ def _facts(request: Request, started: datetime.datetime, seconds: float, scale: 
     prefix += f" --device {selection.device}" if selection.device != "cpu" else ""
     prefix += f" --seed {request.seed}"
     return RunFacts(
-        backend=request.backend, device=selection.device, tier=selection.tier.value, seed=request.seed,
+        backend=request.backend,
+        device=selection.device,
+        tier=selection.tier.value,
+        seed=request.seed,
         command="python -m torch_customccl.conformance " + " ".join(shlex.quote(word) for word in sys.argv[1:]),
-        official=not why, unofficial_because=why, git=environment.git_revision(),
-        product=environment.product(request.backend, request.imports), environment=environment.machine(),
-        started=started.isoformat(timespec="seconds"), seconds=seconds, repro_prefix=prefix, scale=scale)
+        official=not why,
+        unofficial_because=why,
+        git=environment.git_revision(),
+        product=environment.product(request.backend, request.imports),
+        environment=environment.machine(),
+        started=started.isoformat(timespec="seconds"),
+        seconds=seconds,
+        repro_prefix=prefix,
+        scale=scale,
+    )

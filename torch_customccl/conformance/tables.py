@@ -31,25 +31,28 @@ def _dtype(name: str, dtype: torch.dtype, kind: str, limit: int, *words: str) ->
     return DType(name, dtype, kind, limit, (str(dtype).removeprefix("torch."), *words))
 
 
-DTYPES: dict[str, DType] = {row.name: row for row in (
-    _dtype("bool", torch.bool, "bool", 1, "bool"),
-    _dtype("u8", torch.uint8, "uint", 255, "byte"),
-    _dtype("i8", torch.int8, "int", 127, "char"),
-    _dtype("i16", torch.int16, "int", 32767, "short"),
-    _dtype("i32", torch.int32, "int", 1 << 20, "int"),
-    _dtype("i64", torch.int64, "int", 1 << 40, "long"),
-    _dtype("u16", torch.uint16, "uint", 65535, "uint16"),
-    _dtype("u32", torch.uint32, "uint", 1 << 20, "uint32"),
-    _dtype("u64", torch.uint64, "uint", 1 << 40, "uint64"),
-    _dtype("f16", torch.float16, "float", 2048, "half"),
-    _dtype("bf16", torch.bfloat16, "float", 256, "bfloat16"),
-    _dtype("f32", torch.float32, "float", 1 << 20, "float"),
-    _dtype("f64", torch.float64, "float", 1 << 40, "double"),
-    _dtype("c64", torch.complex64, "complex", 1 << 20, "complexfloat", "complex"),
-    _dtype("c128", torch.complex128, "complex", 1 << 40, "complexdouble", "complex"),
-    _dtype("fp8e4m3", torch.float8_e4m3fn, "fp8", 8, "float8"),
-    _dtype("fp8e5m2", torch.float8_e5m2, "fp8", 4, "float8"),
-)}
+DTYPES: dict[str, DType] = {
+    row.name: row
+    for row in (
+        _dtype("bool", torch.bool, "bool", 1, "bool"),
+        _dtype("u8", torch.uint8, "uint", 255, "byte"),
+        _dtype("i8", torch.int8, "int", 127, "char"),
+        _dtype("i16", torch.int16, "int", 32767, "short"),
+        _dtype("i32", torch.int32, "int", 1 << 20, "int"),
+        _dtype("i64", torch.int64, "int", 1 << 40, "long"),
+        _dtype("u16", torch.uint16, "uint", 65535, "uint16"),
+        _dtype("u32", torch.uint32, "uint", 1 << 20, "uint32"),
+        _dtype("u64", torch.uint64, "uint", 1 << 40, "uint64"),
+        _dtype("f16", torch.float16, "float", 2048, "half"),
+        _dtype("bf16", torch.bfloat16, "float", 256, "bfloat16"),
+        _dtype("f32", torch.float32, "float", 1 << 20, "float"),
+        _dtype("f64", torch.float64, "float", 1 << 40, "double"),
+        _dtype("c64", torch.complex64, "complex", 1 << 20, "complexfloat", "complex"),
+        _dtype("c128", torch.complex128, "complex", 1 << 40, "complexdouble", "complex"),
+        _dtype("fp8e4m3", torch.float8_e4m3fn, "fp8", 8, "float8"),
+        _dtype("fp8e5m2", torch.float8_e5m2, "fp8", 4, "float8"),
+    )
+}
 
 
 @dataclass(frozen=True)
@@ -68,20 +71,23 @@ PREMUL_FACTOR = 2.0
 
 
 def _premul() -> object:
-    return dist.ReduceOp.PREMUL_SUM(PREMUL_FACTOR)  # type: ignore[operator]
+    return dist.ReduceOp.PREMUL_SUM(PREMUL_FACTOR)
 
 
-REDUCE_OPS: dict[str, ReduceRow] = {row.name: row for row in (
-    ReduceRow("sum", _ALL, lambda: dist.ReduceOp.SUM),
-    ReduceRow("product", _REAL, lambda: dist.ReduceOp.PRODUCT),
-    ReduceRow("min", _REAL, lambda: dist.ReduceOp.MIN),
-    ReduceRow("max", _REAL, lambda: dist.ReduceOp.MAX),
-    ReduceRow("avg", frozenset({"float", "complex"}), lambda: dist.ReduceOp.AVG),
-    ReduceRow("band", _BITS, lambda: dist.ReduceOp.BAND),
-    ReduceRow("bor", _BITS, lambda: dist.ReduceOp.BOR),
-    ReduceRow("bxor", _BITS, lambda: dist.ReduceOp.BXOR),
-    ReduceRow("premul_sum", frozenset({"float"}), _premul),
-)}
+REDUCE_OPS: dict[str, ReduceRow] = {
+    row.name: row
+    for row in (
+        ReduceRow("sum", _ALL, lambda: dist.ReduceOp.SUM),
+        ReduceRow("product", _REAL, lambda: dist.ReduceOp.PRODUCT),
+        ReduceRow("min", _REAL, lambda: dist.ReduceOp.MIN),
+        ReduceRow("max", _REAL, lambda: dist.ReduceOp.MAX),
+        ReduceRow("avg", frozenset({"float", "complex"}), lambda: dist.ReduceOp.AVG),
+        ReduceRow("band", _BITS, lambda: dist.ReduceOp.BAND),
+        ReduceRow("bor", _BITS, lambda: dist.ReduceOp.BOR),
+        ReduceRow("bxor", _BITS, lambda: dist.ReduceOp.BXOR),
+        ReduceRow("premul_sum", frozenset({"float"}), _premul),
+    )
+}
 
 
 @dataclass(frozen=True)
@@ -130,15 +136,18 @@ def _channels_last(shape: tuple[int, ...]) -> tuple[int, ...]:
     return (channels * height * width, 1, width * channels, channels)
 
 
-LAYOUTS: dict[str, Layout] = {row.name: row for row in (
-    Layout("contiguous", _flat, row_major),
-    Layout("offset", _flat, row_major, offset=3),
-    Layout("stride2", _flat, lambda shape: (2,)),
-    Layout("column", _plane, lambda shape: (shape[1] * 3, 3)),
-    Layout("transposed", _plane, lambda shape: (1, shape[0])),
-    Layout("channels_last", _image, _channels_last),
-    Layout("channels_last_rank0", _image, _channels_last, only_rank=0),
-    Layout("zero_dim", lambda numel: (), row_major),
-    Layout("empty", lambda numel: (0,), row_major),
-    Layout("empty_dim", lambda numel: (2, 0, 3), row_major),
-)}
+LAYOUTS: dict[str, Layout] = {
+    row.name: row
+    for row in (
+        Layout("contiguous", _flat, row_major),
+        Layout("offset", _flat, row_major, offset=3),
+        Layout("stride2", _flat, lambda shape: (2,)),
+        Layout("column", _plane, lambda shape: (shape[1] * 3, 3)),
+        Layout("transposed", _plane, lambda shape: (1, shape[0])),
+        Layout("channels_last", _image, _channels_last),
+        Layout("channels_last_rank0", _image, _channels_last, only_rank=0),
+        Layout("zero_dim", lambda numel: (), row_major),
+        Layout("empty", lambda numel: (0,), row_major),
+        Layout("empty_dim", lambda numel: (2, 0, 3), row_major),
+    )
+}

@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 
 from .context import Context
-from .model import Case, CheckFailed, RankOutcome
+from .model import Case, CheckFailedError, RankOutcome
 from .registry import BODIES, load
 
 STACK_SIGNAL = signal.SIGUSR1
@@ -84,8 +84,13 @@ def init_group(spec: WorkerSpec, rank: int, suffix: str = "") -> None:
         options = getattr(importlib.import_module(module), function)()
     store = make_store(spec)
     dist.init_process_group(
-        backend=spec.backend, store=dist.PrefixStore(suffix, store) if suffix else store, rank=rank,
-        world_size=spec.world_size, timeout=timedelta(seconds=spec.op_timeout_s), pg_options=options)
+        backend=spec.backend,
+        store=dist.PrefixStore(suffix, store) if suffix else store,
+        rank=rank,
+        world_size=spec.world_size,
+        timeout=timedelta(seconds=spec.op_timeout_s),
+        pg_options=options,
+    )
 
 
 def _prepare(spec: WorkerSpec, rank: int) -> None:
@@ -114,8 +119,13 @@ def _prepare(spec: WorkerSpec, rank: int) -> None:
 
 
 def _raised(rank: int, error: Exception) -> RankOutcome:
-    return RankOutcome(rank, "raised", exc_type=type(error).__name__, message=f"{type(error).__name__}: {error}"[:2000],
-                       traceback="".join(traceback.format_exception(error))[-4000:])
+    return RankOutcome(
+        rank,
+        "raised",
+        exc_type=type(error).__name__,
+        message=f"{type(error).__name__}: {error}"[:2000],
+        traceback="".join(traceback.format_exception(error))[-4000:],
+    )
 
 
 def run_case(case: Case, spec: WorkerSpec, rank: int, groups: dict[str, list[Any]]) -> RankOutcome:
@@ -127,7 +137,7 @@ def run_case(case: Case, spec: WorkerSpec, rank: int, groups: dict[str, list[Any
         if spec.device == "cuda":
             torch.cuda.synchronize()
         outcome = RankOutcome(rank, "ok")
-    except CheckFailed as error:
+    except CheckFailedError as error:
         outcome = RankOutcome(rank, "check", verdict=error.verdict.value, message=str(error)[:2000])
     except Exception as error:
         outcome = _raised(rank, error)

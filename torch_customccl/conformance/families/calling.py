@@ -12,14 +12,24 @@ import torch.distributed as dist
 
 from ..context import Context
 from ..datacall import run_data_calls
-from ..model import Case, CheckFailed, Tier, Verdict
+from ..model import Case, CheckFailedError, Tier, Verdict
 from ..modes import MODES
 from ..ops import OPS, P2P_OPS
 from ..registry import body, family
 
-_CLAUSE = {"wait": "WK-01", "wait_twice": "WK-04", "wait_timeout": "WK-04", "wait_thread": "WK-04", "poll": "WK-02",
-           "future": "WK-03", "future_then": "WK-03", "freed_input": "WK-05", "dropped": "WK-06", "inference": "WK-09",
-           "in_flight": "WK-07"}
+_CLAUSE = {
+    "wait": "WK-01",
+    "wait_twice": "WK-04",
+    "wait_timeout": "WK-04",
+    "wait_thread": "WK-04",
+    "poll": "WK-02",
+    "future": "WK-03",
+    "future_then": "WK-03",
+    "freed_input": "WK-05",
+    "dropped": "WK-06",
+    "inference": "WK-09",
+    "in_flight": "WK-07",
+}
 _P2P_CLAUSE = {"poll": "PP-04", "future": "PP-06", "future_then": "PP-06"}
 _SMOKE_OPS = ("all_reduce", "broadcast", "all_gather", "send_recv")
 _NUMEL = 5003
@@ -38,27 +48,67 @@ def _mode_cases() -> Iterator[Case]:
                     dims["words"] = "future"
                 if mode == "in_flight":
                     dims |= {"in_flight": 6, "mode": "wait"}
-                yield Case(f"call/{op.name}/{mode}/ws{size}", "calling", clause, "call_mode", size, dims,
-                           Tier.SMOKE if smoke else Tier.STANDARD)
+                yield Case(
+                    f"call/{op.name}/{mode}/ws{size}",
+                    "calling",
+                    clause,
+                    "call_mode",
+                    size,
+                    dims,
+                    Tier.SMOKE if smoke else Tier.STANDARD,
+                )
 
 
 @family
 def generate() -> Iterator[Case]:
     """Operation x mode, then the cases that need a body of their own."""
     yield from _mode_cases()
-    for name, clause in (("requires_grad_input", "WK-09"), ("many_async", "WK-07"), ("same_bits", "AR-02"),
-                         ("rerun_bits", "AR-03"), ("float_error", "AR-04")):
+    for name, clause in (
+        ("requires_grad_input", "WK-09"),
+        ("many_async", "WK-07"),
+        ("same_bits", "AR-02"),
+        ("rerun_bits", "AR-03"),
+        ("float_error", "AR-04"),
+    ):
         for size in (2, 3):
-            yield Case(f"call/all_reduce/{name}/ws{size}", "calling", clause, name, size,
-                       {"op": "all_reduce", "kind": name}, Tier.SMOKE if name == "same_bits" else Tier.STANDARD)
+            yield Case(
+                f"call/all_reduce/{name}/ws{size}",
+                "calling",
+                clause,
+                name,
+                size,
+                {"op": "all_reduce", "kind": name},
+                Tier.SMOKE if name == "same_bits" else Tier.STANDARD,
+            )
     for dtype in ("f16", "bf16", "f64"):
-        yield Case(f"call/all_reduce/same_bits/{dtype}/ws3", "calling", "AR-02", "same_bits", 3,
-                   {"op": "all_reduce", "kind": "same_bits", "dtype": dtype})
+        yield Case(
+            f"call/all_reduce/same_bits/{dtype}/ws3",
+            "calling",
+            "AR-02",
+            "same_bits",
+            3,
+            {"op": "all_reduce", "kind": "same_bits", "dtype": dtype},
+        )
     for op in ("all_reduce", "send_recv", "barrier"):
-        yield Case(f"call/{op}/wait_times_out/ws2", "calling", "WK-08", "wait_times_out", 2,
-                   {"op": op, "kind": "wait_times_out"}, isolation="fresh", setup={"cost_s": 4.0})
-    yield Case("call/barrier/threads/ws2", "calling", "GR-03", "two_groups_two_threads", 2,
-               {"op": "all_reduce", "kind": "two_groups"}, isolation="fresh")
+        yield Case(
+            f"call/{op}/wait_times_out/ws2",
+            "calling",
+            "WK-08",
+            "wait_times_out",
+            2,
+            {"op": op, "kind": "wait_times_out"},
+            isolation="fresh",
+            setup={"cost_s": 4.0},
+        )
+    yield Case(
+        "call/barrier/threads/ws2",
+        "calling",
+        "GR-03",
+        "two_groups_two_threads",
+        2,
+        {"op": "all_reduce", "kind": "two_groups"},
+        isolation="fresh",
+    )
 
 
 @body
@@ -75,24 +125,33 @@ def requires_grad_input(context: Context) -> None:
     dist.all_gather(outputs, inputs)
     good = all(bool((each == peer + 1).all()) for peer, each in enumerate(outputs))
     context.expect(good, "wrong gathered values", Verdict.WRONG_RESULT)
-    context.expect(inputs.is_leaf and inputs.requires_grad, "the input lost its gradient flag",
-                   Verdict.WRONG_SIDE_EFFECT)
+    context.expect(
+        inputs.is_leaf and inputs.requires_grad, "the input lost its gradient flag", Verdict.WRONG_SIDE_EFFECT
+    )
 
 
 @body
 def many_async(context: Context) -> None:
     """64 operations of different kinds in flight at once, waited for in a shuffled order."""
     generator = torch.Generator().manual_seed(11)
-    tensors = [torch.full((17 * (index + 1),), float(context.rank + index), device=context.device)
-               for index in range(64)]
-    works = [dist.all_reduce(tensor, async_op=True) if index % 2 else
-             dist.broadcast(tensor, src=index % context.size, async_op=True) for index, tensor in enumerate(tensors)]
+    tensors = [
+        torch.full((17 * (index + 1),), float(context.rank + index), device=context.device) for index in range(64)
+    ]
+    works = [
+        dist.all_reduce(tensor, async_op=True)
+        if index % 2
+        else dist.broadcast(tensor, src=index % context.size, async_op=True)
+        for index, tensor in enumerate(tensors)
+    ]
     for index in torch.randperm(64, generator=generator).tolist():
         works[index].wait()
     for index, tensor in enumerate(tensors):
         value = sum(rank + index for rank in range(context.size)) if index % 2 else index % context.size + index
-        context.expect(bool((tensor == value).all()), f"operation {index} of 64 gave {tensor[0].item()}, not {value}",
-                       Verdict.WRONG_RESULT)
+        context.expect(
+            bool((tensor == value).all()),
+            f"operation {index} of 64 gave {tensor[0].item()}, not {value}",
+            Verdict.WRONG_RESULT,
+        )
 
 
 def _random(rank: int, numel: int, dtype: torch.dtype, device: str) -> torch.Tensor:
@@ -113,8 +172,11 @@ def same_bits(context: Context) -> None:
         dist.all_reduce(value)
         raw = value.cpu().view(torch.uint8).numpy().tobytes()
         for peer, theirs in enumerate(context.exchange(f"bits{numel}", raw)):
-            context.expect(theirs == raw, f"{numel} elements: ranks {context.rank} and {peer} hold different bits",
-                           Verdict.WRONG_RESULT)
+            context.expect(
+                theirs == raw,
+                f"{numel} elements: ranks {context.rank} and {peer} hold different bits",
+                Verdict.WRONG_RESULT,
+            )
 
 
 @body
@@ -137,8 +199,9 @@ def float_error(context: Context) -> None:
     dist.all_reduce(value)
     bound = context.size * torch.finfo(torch.float32).eps * torch.stack(everyone).abs().sum(0)
     off = (value.cpu().double() - torch.stack(everyone).sum(0)).abs() > bound
-    context.expect(not bool(off.any()), f"{int(off.sum())} of {numel} sums are off by more than the bound",
-                   Verdict.WRONG_RESULT)
+    context.expect(
+        not bool(off.any()), f"{int(off.sum())} of {numel} sums are off by more than the bound", Verdict.WRONG_RESULT
+    )
 
 
 @body
@@ -148,10 +211,18 @@ def wait_times_out(context: Context) -> None:
     value = torch.ones(5, device=context.device)
     context.require_support(op)
     if context.rank == 0:
-        work = {"all_reduce": lambda: dist.all_reduce(value, async_op=True),
-                "send_recv": lambda: dist.irecv(value, src=1), "barrier": lambda: dist.barrier(async_op=True)}[op]()
-        context.refused(lambda: work.wait(timedelta(seconds=0.5)), "wait(0.5 s) for a rank that does not come",
-                        limit_s=context.op_timeout_s, accepted=Verdict.WRONG_RESULT)
+        posts: dict[str, Any] = {
+            "all_reduce": lambda: dist.all_reduce(value, async_op=True),
+            "send_recv": lambda: dist.irecv(value, src=1),
+            "barrier": lambda: dist.barrier(async_op=True),
+        }
+        work = posts[op]()
+        context.refused(
+            lambda: work.wait(timedelta(seconds=0.5)),
+            "wait(0.5 s) for a rank that does not come",
+            limit_s=context.op_timeout_s,
+            accepted=Verdict.WRONG_RESULT,
+        )
     context.meet("waited")
 
 
@@ -168,7 +239,7 @@ def two_groups_two_threads(context: Context) -> None:
                 value = torch.ones(100, device=context.device)
                 dist.all_reduce(value, group=group)
                 if not bool((value == context.size).all()):
-                    raise CheckFailed(Verdict.WRONG_RESULT, "wrong sum with two groups in two threads")
+                    raise CheckFailedError(Verdict.WRONG_RESULT, "wrong sum with two groups in two threads")
         except Exception as error:
             errors.append(error)
 

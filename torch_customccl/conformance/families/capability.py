@@ -1,4 +1,4 @@
-"""What not every backend has: uneven sizes, splits, aliases, barriers, sparse sums, coalescing, functional collectives."""
+"""What not every backend has: uneven sizes, aliases, barriers, sparse sums, coalescing, functional collectives."""
 
 from __future__ import annotations
 
@@ -29,8 +29,10 @@ _ROWS: tuple[tuple[str, str, str, str, tuple[int, ...]], ...] = (
     ("sparse/all_reduce", "sparse_sum", "all_reduce", "SP-01", (2, 3)),
     ("coalesced/mixed_sizes", "coalesced_many", "all_reduce_coalesced", "CO-01", (2, 3)),
     ("coalesced/with_device", "coalesced_device", "all_reduce_coalesced", "CO-01", (2,)),
-    *((f"functional/{op}", "functional", op, "FN-01", (2, 3)) for op in
-      ("all_reduce", "all_gather_tensor", "reduce_scatter_tensor", "all_to_all_single", "broadcast")),
+    *(
+        (f"functional/{op}", "functional", op, "FN-01", (2, 3))
+        for op in ("all_reduce", "all_gather_tensor", "reduce_scatter_tensor", "all_to_all_single", "broadcast")
+    ),
 )
 _SMOKE = ("uneven/all_to_all_single", "barrier/order", "coll/all_gather_alias")
 
@@ -42,9 +44,17 @@ def generate() -> Iterator[Case]:
         for size in sizes:
             dims: dict[str, Any] = {"op": op, "kind": name, "words": "uneven size equal sparse functional"}
             setup = {"op_timeout_s": 1.5, "cost_s": 3.0} if function == "monitored_names" else {}
-            yield Case(f"{name}/ws{size}", "capability", clause, function, size, dims,
-                       Tier.SMOKE if size == 2 and name in _SMOKE else Tier.STANDARD,
-                       "fresh" if function == "monitored_names" else "warm", setup)
+            yield Case(
+                f"{name}/ws{size}",
+                "capability",
+                clause,
+                function,
+                size,
+                dims,
+                Tier.SMOKE if size == 2 and name in _SMOKE else Tier.STANDARD,
+                "fresh" if function == "monitored_names" else "warm",
+                setup,
+            )
 
 
 def _part(rank: int, slot: int, numel: int) -> torch.Tensor:
@@ -52,8 +62,11 @@ def _part(rank: int, slot: int, numel: int) -> torch.Tensor:
 
 
 def _same(context: Context, got: torch.Tensor, want: torch.Tensor, what: str) -> None:
-    context.expect(torch.equal(got.cpu(), want), f"{what}: got {got.flatten()[:4].tolist()}, expected "
-                   f"{want.flatten()[:4].tolist()}", Verdict.WRONG_RESULT)
+    context.expect(
+        torch.equal(got.cpu(), want),
+        f"{what}: got {got.flatten()[:4].tolist()}, expected {want.flatten()[:4].tolist()}",
+        Verdict.WRONG_RESULT,
+    )
 
 
 @body
@@ -97,8 +110,12 @@ def uneven_all_to_all_single(context: Context) -> None:
     receive = [rows(peer, me) for peer in range(n)]
     output = torch.zeros(sum(receive), 3, device=context.device)
     dist.all_to_all_single(output, inputs, receive, [rows(me, peer) for peer in range(n)])
-    _same(context, output, torch.cat([_part(peer, me, 3 * rows(peer, me)).reshape(-1, 3) for peer in range(n)]),
-          "joined parts")
+    _same(
+        context,
+        output,
+        torch.cat([_part(peer, me, 3 * rows(peer, me)).reshape(-1, 3) for peer in range(n)]),
+        "joined parts",
+    )
 
 
 @body
@@ -116,7 +133,7 @@ def all_to_all_nothing(context: Context) -> None:
 def all_gather_alias(context: Context) -> None:
     """The input is this rank's part of the output, as FSDP passes it."""
     output = torch.zeros(context.size * 40, device=context.device)
-    mine = output[context.rank * 40:(context.rank + 1) * 40]
+    mine = output[context.rank * 40 : (context.rank + 1) * 40]
     mine.copy_(_part(context.rank, 0, 40))
     dist.all_gather_into_tensor(output, mine)
     _same(context, output, torch.cat([_part(rank, 0, 40) for rank in range(context.size)]), "gathered in place")
@@ -126,7 +143,7 @@ def all_gather_alias(context: Context) -> None:
 def reduce_scatter_alias(context: Context) -> None:
     """The output is this rank's part of the input."""
     inputs = torch.cat([_part(context.rank, slot, 40) for slot in range(context.size)]).to(context.device)
-    mine = inputs[context.rank * 40:(context.rank + 1) * 40]
+    mine = inputs[context.rank * 40 : (context.rank + 1) * 40]
     dist.reduce_scatter_tensor(mine, inputs)
     everyone = torch.stack([_part(rank, context.rank, 40) for rank in range(context.size)])
     _same(context, mine, everyone.sum(0), "reduced in place")
@@ -139,8 +156,11 @@ def _order(context: Context, barrier: Any) -> None:
             time.sleep(0.05)
             context.store.set(f"came/{round}", b"1")
         barrier()
-        context.expect(context.store.check([f"came/{round}"]), f"left barrier {round} before rank {late} entered it",
-                       Verdict.WRONG_RESULT)
+        context.expect(
+            context.store.check([f"came/{round}"]),
+            f"left barrier {round} before rank {late} entered it",
+            Verdict.WRONG_RESULT,
+        )
 
 
 @body
@@ -186,8 +206,10 @@ def sparse_sum(context: Context) -> None:
 
 
 def _coalesced(context: Context, device: torch.device | None) -> None:
-    values = [torch.full((numel,), float(context.rank + index), device=context.device)
-              for index, numel in enumerate((1, 7, 1000, 3))]
+    values = [
+        torch.full((numel,), float(context.rank + index), device=context.device)
+        for index, numel in enumerate((1, 7, 1000, 3))
+    ]
     with dist._coalescing_manager(device=device, async_ops=True) as manager:
         for value in values:
             dist.all_reduce(value)
@@ -222,13 +244,19 @@ def functional(context: Context) -> None:
     value = _part(me, 0, 4 * n).to(context.device)
     everyone = [_part(rank, 0, 4 * n) for rank in range(n)]
     mine = slice(4 * me, 4 * me + 4)
-    got, want = {
+    calls: dict[str, Any] = {
         "all_reduce": lambda: (functions.all_reduce(value, "sum", group), torch.stack(everyone).sum(0)),
         "all_gather_tensor": lambda: (functions.all_gather_tensor(value, 0, group), torch.cat(everyone)),
-        "reduce_scatter_tensor": lambda: (functions.reduce_scatter_tensor(value, "sum", 0, group),
-                                          torch.stack([each[mine] for each in everyone]).sum(0)),
-        "all_to_all_single": lambda: (functions.all_to_all_single(value, None, None, group),
-                                      torch.cat([each[mine] for each in everyone])),
-        "broadcast": lambda: (functions.broadcast(value, n - 1, group), everyone[n - 1])}[context.op]()
+        "reduce_scatter_tensor": lambda: (
+            functions.reduce_scatter_tensor(value, "sum", 0, group),
+            torch.stack([each[mine] for each in everyone]).sum(0),
+        ),
+        "all_to_all_single": lambda: (
+            functions.all_to_all_single(value, None, None, group),
+            torch.cat([each[mine] for each in everyone]),
+        ),
+        "broadcast": lambda: (functions.broadcast(value, n - 1, group), everyone[n - 1]),
+    }
+    got, want = calls[context.op]()
     _same(context, got + 0, want, context.op)
     _same(context, value, everyone[me], "the input")

@@ -23,15 +23,28 @@ RANDOM_CASES = 1500
 
 def data_case(op: Op, size: int, tier: Tier, clause: str = "", **dims: Any) -> Case:
     """One data case; its id spells its dimensions in a fixed order."""
-    shown = {"dtype": "f32", "layout": "contiguous", "numel": 31, "mode": "sync", "group": "world"} | dims
+    shown: dict[str, Any] = {
+        "dtype": "f32",
+        "layout": "contiguous",
+        "numel": 31,
+        "mode": "sync",
+        "group": "world",
+    } | dims
     shown["numel"] = {"zero_dim": 1, "empty": 0, "empty_dim": 0}.get(shown["layout"], shown["numel"])
     if op.reduces:
         shown = {"reduce_op": "sum"} | shown
     if op.rooted:
         shown = {"root": "first"} | shown
-    parts = [str(shown.get("reduce_op", "")), str(shown["layout"]), f"n{shown['numel']}",
-             f"x{shown['in_flight']}" if "in_flight" in shown else str(shown["mode"]), str(shown["group"]),
-             str(shown.get("root", "")), str(shown.get("payload", "")), str(shown.get("bystanders", ""))]
+    parts = [
+        str(shown.get("reduce_op", "")),
+        str(shown["layout"]),
+        f"n{shown['numel']}",
+        f"x{shown['in_flight']}" if "in_flight" in shown else str(shown["mode"]),
+        str(shown["group"]),
+        str(shown.get("root", "")),
+        str(shown.get("payload", "")),
+        str(shown.get("bystanders", "")),
+    ]
     name = "/".join([op.name, f"ws{size}", str(shown["dtype"]), *(part for part in parts if part)])
     return Case(f"coll/{name}", "data", clause or _clause(op, shown), "data", size, {"op": op.name, **shown}, tier)
 
@@ -87,8 +100,9 @@ def _reduce_cases() -> Iterator[Case]:
                     if name != "sum" and supported_sum(dtype, name):
                         smoke = size == 2 and name in CORE_REDUCE and dtype in ("f32", "bf16")
                         clause = "" if dtype == "bool" else f"RO-{list(REDUCE_OPS).index(name) + 1:02d}"
-                        yield data_case(op, size, Tier.SMOKE if smoke else Tier.STANDARD, clause, dtype=dtype,
-                                        reduce_op=name)
+                        yield data_case(
+                            op, size, Tier.SMOKE if smoke else Tier.STANDARD, clause, dtype=dtype, reduce_op=name
+                        )
 
 
 def _layout_cases() -> Iterator[Case]:
@@ -98,8 +112,9 @@ def _layout_cases() -> Iterator[Case]:
                 for dtype in ("f32", "bf16", "i64"):
                     smoke = size == 2 and dtype == "f32" and layout in ("offset", "stride2", "transposed", "empty")
                     if layout != "contiguous" and fits(op, size, {}):
-                        yield data_case(op, size, Tier.SMOKE if smoke else Tier.STANDARD, layout=layout, numel=120,
-                                        dtype=dtype)
+                        yield data_case(
+                            op, size, Tier.SMOKE if smoke else Tier.STANDARD, layout=layout, numel=120, dtype=dtype
+                        )
 
 
 def _size_cases() -> Iterator[Case]:
@@ -138,9 +153,12 @@ def _random_cases() -> Iterator[Case]:
     while len(seen) < RANDOM_CASES:
         op = rng.choice(list(OPS.values()))
         dims: dict[str, Any] = {
-            "dtype": rng.choice(list(DTYPES)), "layout": rng.choice([name for name in LAYOUTS if "rank0" not in name]),
-            "numel": rng.choice((1, 7, 96, 1021, 4099)), "mode": rng.choice(("sync", "wait", "wait_thread")),
-            "group": rng.choice([name for name in GROUPINGS if name != "single"])}
+            "dtype": rng.choice(list(DTYPES)),
+            "layout": rng.choice([name for name in LAYOUTS if "rank0" not in name]),
+            "numel": rng.choice((1, 7, 96, 1021, 4099)),
+            "mode": rng.choice(("sync", "wait", "wait_thread")),
+            "group": rng.choice([name for name in GROUPINGS if name != "single"]),
+        }
         if op.reduces:
             dims["reduce_op"] = rng.choice(list(REDUCE_OPS))
         if op.rooted:
@@ -156,8 +174,15 @@ def _random_cases() -> Iterator[Case]:
 def generate() -> Iterator[Case]:
     """All data cases; a combination that two products name is kept once."""
     seen: set[str] = set()
-    for source in (_dtype_cases, _reduce_cases, _layout_cases, _size_cases, _root_cases, _bystander_cases,
-                   _random_cases):
+    for source in (
+        _dtype_cases,
+        _reduce_cases,
+        _layout_cases,
+        _size_cases,
+        _root_cases,
+        _bystander_cases,
+        _random_cases,
+    ):
         for case in source():
             if case.id not in seen:
                 seen.add(case.id)

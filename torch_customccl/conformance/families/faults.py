@@ -17,18 +17,33 @@ import torch.distributed as dist
 
 from ..context import Context
 from ..leftovers import forgotten_names, snapshot
-from ..model import Case, CheckFailed, Tier, Verdict
+from ..model import Case, CheckFailedError, Tier, Verdict
 from ..registry import body, family
 from ..worker import init_group
 
 _TIMEOUT_S = 1.5
 _SETUP = {"op_timeout_s": _TIMEOUT_S, "deadline_s": 8.0, "cost_s": 4.0}
-_WAITING_OPS = ("all_reduce", "broadcast", "barrier", "all_gather", "reduce_scatter_tensor", "recv", "gather",
-                "all_to_all_single")
+_WAITING_OPS = (
+    "all_reduce",
+    "broadcast",
+    "barrier",
+    "all_gather",
+    "reduce_scatter_tensor",
+    "recv",
+    "gather",
+    "all_to_all_single",
+)
 
 
-def _fault(name: str, clause: str, function: str, size: int, tier: Tier = Tier.STANDARD, may_die: tuple[int, ...] = (),
-           **dims: Any) -> Case:
+def _fault(
+    name: str,
+    clause: str,
+    function: str,
+    size: int,
+    tier: Tier = Tier.STANDARD,
+    may_die: tuple[int, ...] = (),
+    **dims: Any,
+) -> Case:
     setup = _SETUP | dims.pop("setup", {})
     dims = {"op": "all_reduce", "kind": name.rpartition("/ws")[0], **dims}
     return Case(f"fault/{name}", "faults", clause, function, size, dims, tier, "fresh", setup, may_die)
@@ -50,13 +65,19 @@ def generate() -> Iterator[Case]:
             yield _fault(f"kill/{phase}/ws{size}", "FT-01", "killed_peer", size, tier, (1,), phase=phase)
     yield _fault("stop/all_reduce/ws2", "FT-02", "stopped_peer", 2, may_die=(1,))
     yield _fault("peer_exits/all_reduce/ws2", "FT-09", "exited_peer", 2, may_die=(1,))
-    yield _fault("exit/no_destroy/ws2", "FT-03", "leaves_without_destroy", 2,
-                 setup={"init": False, "deadline_s": 40.0, "op_timeout_s": 15.0, "cost_s": 9.0})
+    yield _fault(
+        "exit/no_destroy/ws2",
+        "FT-03",
+        "leaves_without_destroy",
+        2,
+        setup={"init": False, "deadline_s": 40.0, "op_timeout_s": 15.0, "cost_s": 9.0},
+    )
     yield _fault("abort/all_reduce/ws2", "FT-04", "aborted", 2, setup={"op_timeout_s": 5.0, "deadline_s": 14.0})
     yield _fault("destroy/pending/ws2", "FT-05", "destroyed_in_flight", 2, op="send_recv")
     yield _fault("after_failure/timeout/ws2", "FT-06", "recovers", 2, phase="timeout")
-    yield _fault("after_failure/kill/ws3", "FT-06", "recovers", 3, may_die=(1,), phase="kill",
-                 setup={"deadline_s": 12.0})
+    yield _fault(
+        "after_failure/kill/ws3", "FT-06", "recovers", 3, may_die=(1,), phase="kill", setup={"deadline_s": 12.0}
+    )
     yield _fault("fork/all_reduce/ws2", "FT-07", "forks", 2)
     yield _fault("leftovers/normal/ws2", "FT-08", "leaves_nothing", 2, Tier.SMOKE, setup={"init": False, "cost_s": 2.0})
     yield _fault("leftovers/kill/ws2", "FT-08", "leaves_nothing_killed", 2, may_die=(1,))
@@ -67,12 +88,16 @@ def _call(context: Context, op: str, group: Any = None) -> Callable[[], Any]:
     one = torch.ones(1000, device=device)
     many = [torch.zeros(1000, device=device) for _ in range(n)]
     joined = torch.ones(1000 * n, device=device)
-    return {"all_reduce": lambda: dist.all_reduce(one, group=group), "barrier": lambda: dist.barrier(group=group),
-            "broadcast": lambda: dist.broadcast(one, src=1, group=group), "recv": lambda: dist.recv(one, src=1),
-            "all_gather": lambda: dist.all_gather(many, one, group=group),
-            "reduce_scatter_tensor": lambda: dist.reduce_scatter_tensor(one, joined, group=group),
-            "gather": lambda: dist.gather(one, many if context.rank == 0 else None, dst=0, group=group),
-            "all_to_all_single": lambda: dist.all_to_all_single(joined.clone(), joined, group=group)}[op]
+    return {
+        "all_reduce": lambda: dist.all_reduce(one, group=group),
+        "barrier": lambda: dist.barrier(group=group),
+        "broadcast": lambda: dist.broadcast(one, src=1, group=group),
+        "recv": lambda: dist.recv(one, src=1),
+        "all_gather": lambda: dist.all_gather(many, one, group=group),
+        "reduce_scatter_tensor": lambda: dist.reduce_scatter_tensor(one, joined, group=group),
+        "gather": lambda: dist.gather(one, many if context.rank == 0 else None, dst=0, group=group),
+        "all_to_all_single": lambda: dist.all_to_all_single(joined.clone(), joined, group=group),
+    }[op]
 
 
 def _first_use(context: Context, op: str) -> None:
@@ -187,17 +212,27 @@ print("sum", value[0].item())
 def leaves_without_destroy(context: Context) -> None:
     """A script of its own: init, one all_reduce, end of file."""
     spec = context.spec
-    command = [sys.executable, "-c", _SCRIPT, spec.backend, f"{spec.directory}/script-store", str(context.rank),
-               str(context.size), str(context.op_timeout_s), *spec.imports]
+    command = [
+        sys.executable,
+        "-c",
+        _SCRIPT,
+        spec.backend,
+        f"{spec.directory}/script-store",
+        str(context.rank),
+        str(context.size),
+        str(context.op_timeout_s),
+        *spec.imports,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=2 * context.op_timeout_s + 5, check=False)
     if "sum" not in done.stdout:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
         raise RuntimeError(lines[-1] if lines else "the script said nothing")
-    context.expect(f"sum {float(context.size)}" in done.stdout, f"the script printed {done.stdout!r}",
-                   Verdict.WRONG_RESULT)
+    context.expect(
+        f"sum {float(context.size)}" in done.stdout, f"the script printed {done.stdout!r}", Verdict.WRONG_RESULT
+    )
     if done.returncode:
         verdict = Verdict.CRASH if done.returncode < 0 else Verdict.ERROR
-        raise CheckFailed(verdict, f"exit code {done.returncode}: {done.stderr[-500:]}")
+        raise CheckFailedError(verdict, f"exit code {done.returncode}: {done.stderr[-500:]}")
 
 
 @body
@@ -236,8 +271,13 @@ def recovers(context: Context) -> None:
     context.meet("failed", survivors)
     dist.destroy_process_group()
     store = dist.PrefixStore("second life", context.store)
-    dist.init_process_group(context.backend, store=store, rank=survivors.index(context.rank),
-                            world_size=len(survivors), timeout=timedelta(seconds=context.op_timeout_s))
+    dist.init_process_group(
+        context.backend,
+        store=store,
+        rank=survivors.index(context.rank),
+        world_size=len(survivors),
+        timeout=timedelta(seconds=context.op_timeout_s),
+    )
     value = torch.ones(5, device=context.device)
     dist.all_reduce(value)
     context.expect(bool((value == len(survivors)).all()), f"sum {value[0].item()}", Verdict.WRONG_RESULT)
@@ -273,10 +313,16 @@ def leaves_nothing(context: Context) -> None:
     late = snapshot()
     names = forgotten_names(before)
     context.expect(not names, f"shared memory left behind: {', '.join(names[:5])}", Verdict.LEAK)
-    context.expect(late.threads - early.threads < 6, f"threads grew from {early.threads} to {late.threads} in 6 lives",
-                   Verdict.LEAK)
-    context.expect(late.descriptors - early.descriptors < 12, "open descriptors grew from "
-                   f"{early.descriptors} to {late.descriptors} in 6 lives", Verdict.LEAK)
+    context.expect(
+        late.threads - early.threads < 6,
+        f"threads grew from {early.threads} to {late.threads} in 6 lives",
+        Verdict.LEAK,
+    )
+    context.expect(
+        late.descriptors - early.descriptors < 12,
+        f"open descriptors grew from {early.descriptors} to {late.descriptors} in 6 lives",
+        Verdict.LEAK,
+    )
 
 
 @body

@@ -19,8 +19,18 @@ from ..registry import body, family
 from ..worker import init_group
 from .data import fits
 
-_OPS = ("broadcast", "all_reduce", "reduce", "all_gather", "all_gather_into_tensor", "gather", "scatter",
-        "reduce_scatter_tensor", "all_to_all_single", "send_recv")
+_OPS = (
+    "broadcast",
+    "all_reduce",
+    "reduce",
+    "all_gather",
+    "all_gather_into_tensor",
+    "gather",
+    "scatter",
+    "reduce_scatter_tensor",
+    "all_to_all_single",
+    "send_recv",
+)
 
 
 @family
@@ -32,23 +42,59 @@ def generate() -> Iterator[Case]:
                 dims = {"op": op, "dtype": "i64", "numel": 37, "group": name, "root": "last", "kind": name}
                 if name != "world" and size >= row.min_size and fits(OPS[op], size, dims):
                     smoke = size == 2 and op in ("all_reduce", "broadcast") and name in ("all", "single")
-                    yield Case(f"group/{op}/{name}/ws{size}", "groups", "GR-01", "in_group", size, dims,
-                               Tier.SMOKE if smoke else Tier.STANDARD)
+                    yield Case(
+                        f"group/{op}/{name}/ws{size}",
+                        "groups",
+                        "GR-01",
+                        "in_group",
+                        size,
+                        dims,
+                        Tier.SMOKE if smoke else Tier.STANDARD,
+                    )
     for op in ("all_reduce", "broadcast", "barrier"):
         yield Case(f"group/{op}/non_member/ws3", "groups", "GR-02", "non_member", 3, {"op": op, "kind": "non_member"})
-    yield Case("group/broadcast/global_root/ws3", "groups", "GR-01", "global_root", 3,
-               {"op": "broadcast", "kind": "global_root"})
+    yield Case(
+        "group/broadcast/global_root/ws3",
+        "groups",
+        "GR-01",
+        "global_root",
+        3,
+        {"op": "broadcast", "kind": "global_root"},
+    )
     yield Case("group/all_reduce/nested/ws4", "groups", "GR-01", "nested", 4, {"op": "all_reduce", "kind": "nested"})
     for store in ("file", "prefix", "tcp"):
-        yield Case(f"groups/store/{store}/ws2", "groups", "GR-05", "over_store", 2,
-                   {"op": "all_reduce", "kind": f"store_{store}", "store": store}, isolation="fresh",
-                   setup={"init": False, "cost_s": 1.0, "op_timeout_s": 15.0, "deadline_s": 40.0})
+        yield Case(
+            f"groups/store/{store}/ws2",
+            "groups",
+            "GR-05",
+            "over_store",
+            2,
+            {"op": "all_reduce", "kind": f"store_{store}", "store": store},
+            isolation="fresh",
+            setup={"init": False, "cost_s": 1.0, "op_timeout_s": 15.0, "deadline_s": 40.0},
+        )
     for rounds, tier in ((10, Tier.SMOKE), (60, Tier.STANDARD), (1000, Tier.FULL)):
-        yield Case(f"groups/reinit/{rounds}/ws2", "groups", "GR-04", "reinit", 2,
-                   {"op": "all_reduce", "kind": "reinit", "rounds": rounds}, tier, "fresh",
-                   setup={"init": False, "cost_s": rounds / 10, "deadline_s": max(20.0, rounds / 4)})
-    yield Case("groups/many/ws2", "groups", "GR-04", "many_groups", 2, {"op": "all_reduce", "kind": "many"},
-               isolation="fresh", setup={"deadline_s": 20.0})
+        yield Case(
+            f"groups/reinit/{rounds}/ws2",
+            "groups",
+            "GR-04",
+            "reinit",
+            2,
+            {"op": "all_reduce", "kind": "reinit", "rounds": rounds},
+            tier,
+            "fresh",
+            setup={"init": False, "cost_s": rounds / 10, "deadline_s": max(20.0, rounds / 4)},
+        )
+    yield Case(
+        "groups/many/ws2",
+        "groups",
+        "GR-04",
+        "many_groups",
+        2,
+        {"op": "all_reduce", "kind": "many"},
+        isolation="fresh",
+        setup={"deadline_s": 20.0},
+    )
 
 
 @body
@@ -62,8 +108,12 @@ def non_member(context: Context) -> None:
     """Rank 0 calls the operation on a group it is not in; the members' own call must be right."""
     group = dist.new_group([1, 2], backend=context.backend, timeout=timedelta(seconds=context.op_timeout_s))
     value = torch.full((6,), float(context.rank), device=context.device)
-    call = {"all_reduce": lambda: dist.all_reduce(value, group=group), "barrier": lambda: dist.barrier(group=group),
-            "broadcast": lambda: dist.broadcast(value, src=1, group=group)}[context.op]
+    calls: dict[str, Any] = {
+        "all_reduce": lambda: dist.all_reduce(value, group=group),
+        "barrier": lambda: dist.barrier(group=group),
+        "broadcast": lambda: dist.broadcast(value, src=1, group=group),
+    }
+    call = calls[context.op]
     if context.rank == 0:
         context.note(bystander=True)
         try:
@@ -74,8 +124,11 @@ def non_member(context: Context) -> None:
         call()
     want = {"all_reduce": 3.0, "broadcast": 1.0, "barrier": float(context.rank)}[context.op]
     want = 0.0 if context.rank == 0 else want
-    context.expect(bool((value == want).all()), f"rank {context.rank} holds {value[0].item()}, expected {want}",
-                   Verdict.WRONG_RESULT)
+    context.expect(
+        bool((value == want).all()),
+        f"rank {context.rank} holds {value[0].item()}, expected {want}",
+        Verdict.WRONG_RESULT,
+    )
 
 
 @body
@@ -85,11 +138,20 @@ def global_root(context: Context) -> None:
     if context.rank == 0:
         context.note(bystander=True)
         return
-    for arguments, want in (({"src": 2}, 2), ({"group_src": 0}, 1), ({"src": 1}, 1), ({"group_src": 1}, 2)):
+    trials: tuple[tuple[dict[str, Any], int], ...] = (
+        ({"src": 2}, 2),
+        ({"group_src": 0}, 1),
+        ({"src": 1}, 1),
+        ({"group_src": 1}, 2),
+    )
+    for arguments, want in trials:
         value = torch.full((5,), context.rank, dtype=torch.int32, device=context.device)
         dist.broadcast(value, group=group, **arguments)
-        context.expect(bool((value == want).all()), f"broadcast({arguments}) gave rank {value[0].item()}'s tensor",
-                       Verdict.WRONG_RESULT)
+        context.expect(
+            bool((value == want).all()),
+            f"broadcast({arguments}) gave rank {value[0].item()}'s tensor",
+            Verdict.WRONG_RESULT,
+        )
 
 
 @body

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 from ..context import Context
-from ..model import Case, CheckFailed, Tier, Verdict
+from ..model import Case, CheckFailedError, Tier, Verdict
 from ..refusal import is_refusal
 from ..registry import body, family
 
@@ -51,18 +51,28 @@ def _shrinking(context: Context, backend: Any) -> None:
 
 
 _TRIALS: dict[str, tuple[str, Callable[[Context, Any], None]]] = {
-    "coalescing": ("supports_coalescing", _coalescing), "splitting": ("supports_splitting", _splitting),
-    "time_estimate": ("supports_time_estimate", _time_estimate), "tensor_alloc": ("supports_tensor_alloc", _tensor_alloc),
-    "shrinking": ("supports_shrinking", _shrinking)}
+    "coalescing": ("supports_coalescing", _coalescing),
+    "splitting": ("supports_splitting", _splitting),
+    "time_estimate": ("supports_time_estimate", _time_estimate),
+    "tensor_alloc": ("supports_tensor_alloc", _tensor_alloc),
+    "shrinking": ("supports_shrinking", _shrinking),
+}
 
 
 @family
 def generate() -> Iterator[Case]:
     """Each capability: declared and there, or denied."""
     for name in _TRIALS:
-        yield Case(f"honesty/{name}/ws2", "honesty", "HO-01", "declared", 2,
-                   {"op": "all_reduce", "kind": name, "words": f"{name} {name.replace('_', '')} startCoalescing"},
-                   Tier.SMOKE if name == "coalescing" else Tier.STANDARD, "fresh")
+        yield Case(
+            f"honesty/{name}/ws2",
+            "honesty",
+            "HO-01",
+            "declared",
+            2,
+            {"op": "all_reduce", "kind": name, "words": f"{name} {name.replace('_', '')} startCoalescing"},
+            Tier.SMOKE if name == "coalescing" else Tier.STANDARD,
+            "fresh",
+        )
 
 
 def _is_backend(thing: Any) -> bool:
@@ -94,4 +104,4 @@ def declared(context: Context) -> None:
         verdict = Verdict.ACCEPTED_INVALID if is_refusal(str(error), strict=True) else Verdict.ERROR
         if isinstance(error, (AttributeError, NotImplementedError)):
             verdict = Verdict.ACCEPTED_INVALID
-        raise CheckFailed(verdict, f"{attribute} is true, but {type(error).__name__}: {error}") from None
+        raise CheckFailedError(verdict, f"{attribute} is true, but {type(error).__name__}: {error}") from None

@@ -18,10 +18,23 @@ from ..context import Context
 from ..model import Case, Tier, Verdict
 from ..registry import body, family
 
-_ROWS = (("ddp", "IN-01", 2), ("ddp", "IN-01", 3), ("ddp_unused", "IN-01", 2), ("ddp_static", "IN-01", 2),
-         ("ddp_hook", "IN-01", 2), ("ddp_join", "IN-01", 2), ("fsdp2", "IN-02", 2), ("dtensor", "IN-03", 2),
-         ("tensor_parallel", "IN-03", 2), ("pipeline", "IN-04", 2), ("checkpoint", "IN-05", 2), ("zero", "IN-06", 2),
-         ("compile", "IN-07", 2), ("device_mesh", "IN-08", 4), ("torchrun", "IN-09", 2))
+_ROWS = (
+    ("ddp", "IN-01", 2),
+    ("ddp", "IN-01", 3),
+    ("ddp_unused", "IN-01", 2),
+    ("ddp_static", "IN-01", 2),
+    ("ddp_hook", "IN-01", 2),
+    ("ddp_join", "IN-01", 2),
+    ("fsdp2", "IN-02", 2),
+    ("dtensor", "IN-03", 2),
+    ("tensor_parallel", "IN-03", 2),
+    ("pipeline", "IN-04", 2),
+    ("checkpoint", "IN-05", 2),
+    ("zero", "IN-06", 2),
+    ("compile", "IN-07", 2),
+    ("device_mesh", "IN-08", 4),
+    ("torchrun", "IN-09", 2),
+)
 _STANDARD = ("ddp", "fsdp2", "device_mesh")
 _WORDS = "allreduce broadcast all_gather reduce_scatter scatter send recv"
 
@@ -30,9 +43,17 @@ _WORDS = "allreduce broadcast all_gather reduce_scatter scatter send recv"
 def generate() -> Iterator[Case]:
     """One case per integration; the three most used are in the standard tier."""
     for name, clause, size in _ROWS:
-        yield Case(f"integration/{name}/ws{size}", "integration", clause, f"with_{name}", size,
-                   {"op": name, "kind": name, "words": _WORDS}, Tier.STANDARD if name in _STANDARD else Tier.FULL, "fresh",
-                   setup={"op_timeout_s": 20.0, "deadline_s": 60.0, "cost_s": 8.0})
+        yield Case(
+            f"integration/{name}/ws{size}",
+            "integration",
+            clause,
+            f"with_{name}",
+            size,
+            {"op": name, "kind": name, "words": _WORDS},
+            Tier.STANDARD if name in _STANDARD else Tier.FULL,
+            "fresh",
+            setup={"op_timeout_s": 20.0, "deadline_s": 60.0, "cost_s": 8.0},
+        )
 
 
 def _net() -> nn.Sequential:
@@ -89,6 +110,7 @@ def with_ddp_static(context: Context) -> None:
 @body
 def with_ddp_unused(context: Context) -> None:
     """Rank 0 leaves out the middle layer."""
+
     class Net(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -110,6 +132,7 @@ def with_ddp_unused(context: Context) -> None:
 @body
 def with_ddp_hook(context: Context) -> None:
     """A communication hook that chains on the future."""
+
     def hook(state: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
         work = dist.all_reduce(bucket.buffer(), async_op=True)
         future: torch.futures.Future[list[torch.Tensor]] = work.get_future()
@@ -250,8 +273,9 @@ def with_device_mesh(context: Context) -> None:
     for name, want in (("row", column * 2 + 2), ("column", 4 * row + 1)):
         value = torch.full((3,), float(context.rank))
         dist.all_reduce(value, group=mesh.get_group(name))
-        context.expect(bool((value == want).all()), f"sum along {name} is {value[0].item()}, expected {want}",
-                       Verdict.WRONG_RESULT)
+        context.expect(
+            bool((value == want).all()), f"sum along {name} is {value[0].item()}, expected {want}", Verdict.WRONG_RESULT
+        )
 
 
 _SCRIPT = """
@@ -274,8 +298,22 @@ def with_torchrun(context: Context) -> None:
     if context.rank == 0:
         script = Path(context.spec.directory) / "launched.py"
         script.write_text(_SCRIPT)
-        done = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
-                               str(script), context.backend, *context.spec.imports], capture_output=True, text=True,
-                              timeout=50, check=False)
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "torch.distributed.run",
+                "--standalone",
+                "--nproc-per-node",
+                "2",
+                str(script),
+                context.backend,
+                *context.spec.imports,
+            ],
+            capture_output=True,
+            text=True,
+            timeout=50,
+            check=False,
+        )
         context.expect(done.returncode == 0, f"torchrun ended with {done.returncode}: {done.stderr[-400:]}")
     context.meet("launched")

@@ -26,46 +26,109 @@ def _local(context: Context) -> dict[str, tuple[str, Callable[[], Any], tuple[st
     stretched = torch.zeros(1, device=context.device).expand(4)
     sparse = torch.eye(4).to_sparse()
     return {
-        "short_list": ("all_gather", lambda: dist.all_gather(_tensors(context, n - 1), one), ("list", "size", "rank", "output")),
-        "long_list": ("all_gather", lambda: dist.all_gather(_tensors(context, n + 1), one), ("list", "size", "rank", "output")),
+        "short_list": (
+            "all_gather",
+            lambda: dist.all_gather(_tensors(context, n - 1), one),
+            ("list", "size", "rank", "output"),
+        ),
+        "long_list": (
+            "all_gather",
+            lambda: dist.all_gather(_tensors(context, n + 1), one),
+            ("list", "size", "rank", "output"),
+        ),
         "mixed_dtypes": ("all_gather", lambda: dist.all_gather(mixed, one), ("type",)),
-        "output_too_small": ("all_gather_into_tensor",
-                             lambda: dist.all_gather_into_tensor(_tensors(context, 1, 4 * n - 1)[0], one), ("size",)),
-        "output_dtype": ("all_gather_into_tensor", lambda: dist.all_gather_into_tensor(
-            torch.zeros(4 * n, dtype=torch.int32, device=context.device), one), ("type",)),
-        "input_not_divisible": ("reduce_scatter_tensor", lambda: dist.reduce_scatter_tensor(
-            one, torch.ones(4 * n + 1, device=context.device)), ("size", "divi")),
-        "short_inputs": ("reduce_scatter", lambda: dist.reduce_scatter(one, _tensors(context, n - 1)),
-                         ("list", "size", "rank", "input")),
-        "splits_sum": ("all_to_all_single", lambda: dist.all_to_all_single(
-            torch.zeros(6, device=context.device), torch.ones(6, device=context.device), [6] + [0] * (n - 1),
-            [1] * n), ("split", "sum", "size")),
-        "splits_length": ("all_to_all_single", lambda: dist.all_to_all_single(
-            torch.zeros(6, device=context.device), torch.ones(6, device=context.device), [6] + [0] * n, [6] + [0] * n),
-            ("split", "size", "length")),
+        "output_too_small": (
+            "all_gather_into_tensor",
+            lambda: dist.all_gather_into_tensor(_tensors(context, 1, 4 * n - 1)[0], one),
+            ("size",),
+        ),
+        "output_dtype": (
+            "all_gather_into_tensor",
+            lambda: dist.all_gather_into_tensor(torch.zeros(4 * n, dtype=torch.int32, device=context.device), one),
+            ("type",),
+        ),
+        "input_not_divisible": (
+            "reduce_scatter_tensor",
+            lambda: dist.reduce_scatter_tensor(one, torch.ones(4 * n + 1, device=context.device)),
+            ("size", "divi"),
+        ),
+        "short_inputs": (
+            "reduce_scatter",
+            lambda: dist.reduce_scatter(one, _tensors(context, n - 1)),
+            ("list", "size", "rank", "input"),
+        ),
+        "splits_sum": (
+            "all_to_all_single",
+            lambda: dist.all_to_all_single(
+                torch.zeros(6, device=context.device),
+                torch.ones(6, device=context.device),
+                [6] + [0] * (n - 1),
+                [1] * n,
+            ),
+            ("split", "sum", "size"),
+        ),
+        "splits_length": (
+            "all_to_all_single",
+            lambda: dist.all_to_all_single(
+                torch.zeros(6, device=context.device),
+                torch.ones(6, device=context.device),
+                [6] + [0] * n,
+                [6] + [0] * n,
+            ),
+            ("split", "size", "length"),
+        ),
         "root_too_big": ("broadcast", lambda: dist.broadcast(one, src=n + 5), ("rank", "root")),
         "root_negative": ("reduce", lambda: dist.reduce(one, dst=-7), ("rank", "root")),
         "peer_too_big": ("send_recv", lambda: dist.isend(one, n + 5), ("rank", "peer", "destination")),
         "tag_negative": ("send_recv", lambda: dist.isend(one, (context.rank + 1) % n, tag=-3), ("tag",)),
         "shared_output": ("all_reduce", lambda: dist.all_reduce(stretched), ("stride", "overlap", "memory", "dense")),
-        "shared_gather_output": ("all_gather_into_tensor", lambda: dist.all_gather_into_tensor(
-            torch.zeros(1, device=context.device).expand(4 * n), one), ("stride", "overlap", "memory", "dense")),
+        "shared_gather_output": (
+            "all_gather_into_tensor",
+            lambda: dist.all_gather_into_tensor(torch.zeros(1, device=context.device).expand(4 * n), one),
+            ("stride", "overlap", "memory", "dense"),
+        ),
         "sparse": ("broadcast", lambda: dist.broadcast(sparse, src=0), ("sparse", "dense", "layout")),
     }
 
 
-_LOCAL = {"short_list": "all_gather", "long_list": "all_gather", "mixed_dtypes": "all_gather",
-          "output_too_small": "all_gather_into_tensor", "output_dtype": "all_gather_into_tensor",
-          "input_not_divisible": "reduce_scatter_tensor", "short_inputs": "reduce_scatter",
-          "splits_sum": "all_to_all_single", "splits_length": "all_to_all_single", "root_too_big": "broadcast",
-          "root_negative": "reduce", "peer_too_big": "send_recv", "tag_negative": "send_recv",
-          "shared_output": "all_reduce", "shared_gather_output": "all_gather_into_tensor", "sparse": "broadcast"}
+_LOCAL = {
+    "short_list": "all_gather",
+    "long_list": "all_gather",
+    "mixed_dtypes": "all_gather",
+    "output_too_small": "all_gather_into_tensor",
+    "output_dtype": "all_gather_into_tensor",
+    "input_not_divisible": "reduce_scatter_tensor",
+    "short_inputs": "reduce_scatter",
+    "splits_sum": "all_to_all_single",
+    "splits_length": "all_to_all_single",
+    "root_too_big": "broadcast",
+    "root_negative": "reduce",
+    "peer_too_big": "send_recv",
+    "tag_negative": "send_recv",
+    "shared_output": "all_reduce",
+    "shared_gather_output": "all_gather_into_tensor",
+    "sparse": "broadcast",
+}
 _SHARED = ("shared_output", "shared_gather_output")
-_CROSS = (("all_reduce", "size"), ("all_reduce", "size_large"), ("all_reduce", "dtype"), ("all_reduce", "reduce_op"),
-          ("all_reduce", "operation"), ("all_reduce", "order"), ("broadcast", "size"), ("broadcast", "root"),
-          ("broadcast", "dtype"), ("reduce", "root"), ("all_gather", "size"), ("all_gather_into_tensor", "size"),
-          ("reduce_scatter_tensor", "size"), ("all_to_all_single", "size"), ("gather", "root"), ("send_recv", "size"),
-          ("send_recv", "dtype"))
+_CROSS = (
+    ("all_reduce", "size"),
+    ("all_reduce", "size_large"),
+    ("all_reduce", "dtype"),
+    ("all_reduce", "reduce_op"),
+    ("all_reduce", "operation"),
+    ("all_reduce", "order"),
+    ("broadcast", "size"),
+    ("broadcast", "root"),
+    ("broadcast", "dtype"),
+    ("reduce", "root"),
+    ("all_gather", "size"),
+    ("all_gather_into_tensor", "size"),
+    ("reduce_scatter_tensor", "size"),
+    ("all_to_all_single", "size"),
+    ("gather", "root"),
+    ("send_recv", "size"),
+    ("send_recv", "dtype"),
+)
 
 
 @family
@@ -74,16 +137,37 @@ def generate() -> Iterator[Case]:
     for kind, op in _LOCAL.items():
         for size in (2, 3):
             clause = "LA-02" if kind in _SHARED else "MI-01"
-            yield Case(f"misuse/{op}/{kind}/ws{size}", "misuse", clause, "refused_here", size,
-                       {"op": op, "kind": kind}, Tier.SMOKE if size == 2 else Tier.STANDARD)
+            yield Case(
+                f"misuse/{op}/{kind}/ws{size}",
+                "misuse",
+                clause,
+                "refused_here",
+                size,
+                {"op": op, "kind": kind},
+                Tier.SMOKE if size == 2 else Tier.STANDARD,
+            )
     for op, kind in _CROSS:
         for size in (2, 3) if op == "all_reduce" else (2,):
-            yield Case(f"misuse/{op}/{kind}/ws{size}", "misuse", "MI-02", "refused_everywhere", size,
-                       {"op": op, "kind": f"{kind}_differs", "differs": kind}, isolation="fresh",
-                       setup={"op_timeout_s": _TIMEOUT_S, "cost_s": 3.0})
-    yield Case("misuse/all_reduce/then_new_group/ws2", "misuse", "MI-03", "works_again", 2,
-               {"op": "all_reduce", "kind": "then_new_group", "differs": "size"}, isolation="fresh",
-               setup={"op_timeout_s": _TIMEOUT_S, "cost_s": 3.0})
+            yield Case(
+                f"misuse/{op}/{kind}/ws{size}",
+                "misuse",
+                "MI-02",
+                "refused_everywhere",
+                size,
+                {"op": op, "kind": f"{kind}_differs", "differs": kind},
+                isolation="fresh",
+                setup={"op_timeout_s": _TIMEOUT_S, "cost_s": 3.0},
+            )
+    yield Case(
+        "misuse/all_reduce/then_new_group/ws2",
+        "misuse",
+        "MI-03",
+        "works_again",
+        2,
+        {"op": "all_reduce", "kind": "then_new_group", "differs": "size"},
+        isolation="fresh",
+        setup={"op_timeout_s": _TIMEOUT_S, "cost_s": 3.0},
+    )
 
 
 @body
@@ -118,18 +202,27 @@ def _mismatched(context: Context) -> Callable[[], Any]:
         return order
     lists = [torch.zeros(numel, dtype=dtype, device=device) for _ in range(n)]
     joined = torch.zeros(numel * n, dtype=dtype, device=device)
-    return {"all_reduce": lambda: dist.all_reduce(value, reduce_op), "broadcast": lambda: dist.broadcast(value, src=root),
-            "reduce": lambda: dist.reduce(value, dst=root), "all_gather": lambda: dist.all_gather(lists, value),
-            "all_gather_into_tensor": lambda: dist.all_gather_into_tensor(joined, value),
-            "reduce_scatter_tensor": lambda: dist.reduce_scatter_tensor(value, joined),
-            "all_to_all_single": lambda: dist.all_to_all_single(joined.clone(), joined),
-            "gather": lambda: dist.gather(value, lists if context.rank == root else None, dst=root),
-            "send_recv": message}[context.op]
+    return {
+        "all_reduce": lambda: dist.all_reduce(value, reduce_op),
+        "broadcast": lambda: dist.broadcast(value, src=root),
+        "reduce": lambda: dist.reduce(value, dst=root),
+        "all_gather": lambda: dist.all_gather(lists, value),
+        "all_gather_into_tensor": lambda: dist.all_gather_into_tensor(joined, value),
+        "reduce_scatter_tensor": lambda: dist.reduce_scatter_tensor(value, joined),
+        "all_to_all_single": lambda: dist.all_to_all_single(joined.clone(), joined),
+        "gather": lambda: dist.gather(value, lists if context.rank == root else None, dst=root),
+        "send_recv": message,
+    }[context.op]
 
 
-_WORDS = {"size": ("size", "numel", "element", "shape", "count", "mismatch"), "dtype": ("type", "mismatch"),
-          "operation": ("mismatch", "operation", "different", "collective"), "order": ("mismatch", "order", "size", "element"),
-          "reduce_op": ("mismatch", "reduce", "op"), "root": ("root", "mismatch", "rank")}
+_WORDS = {
+    "size": ("size", "numel", "element", "shape", "count", "mismatch"),
+    "dtype": ("type", "mismatch"),
+    "operation": ("mismatch", "operation", "different", "collective"),
+    "order": ("mismatch", "order", "size", "element"),
+    "reduce_op": ("mismatch", "reduce", "op"),
+    "root": ("root", "mismatch", "rank"),
+}
 
 
 @body

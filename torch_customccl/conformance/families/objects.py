@@ -23,12 +23,24 @@ def generate() -> Iterator[Case]:
                 if op == "all_gather_object" and root == "last":
                     continue
                 tier = Tier.SMOKE if size == 2 and root == "first" else Tier.STANDARD
-                yield Case(f"objects/{op}/{root}/ws{size}", "objects", "OB-01", "objects", size,
-                           {"op": op, "root": root, "words": "all_gather broadcast gather scatter send recv"}, tier)
+                yield Case(
+                    f"objects/{op}/{root}/ws{size}",
+                    "objects",
+                    "OB-01",
+                    "objects",
+                    size,
+                    {"op": op, "root": root, "words": "all_gather broadcast gather scatter send recv"},
+                    tier,
+                )
 
 
 def _thing(rank: int) -> dict[str, Any]:
-    return {"rank": rank, "text": "x" * (10 ** rank), "nested": [(rank, None), {"f": 0.5 * rank}], "big": 7 ** (50 * rank)}
+    return {
+        "rank": rank,
+        "text": "x" * (10**rank),
+        "nested": [(rank, None), {"f": 0.5 * rank}],
+        "big": 7 ** (50 * rank),
+    }
 
 
 @body

@@ -18,14 +18,30 @@ from ..registry import body, family
 def generate() -> Iterator[Case]:
     """One case per property."""
     for op in ("all_reduce", "broadcast", "all_gather", "reduce_scatter_tensor", "barrier", "send_recv"):
-        yield Case(f"seen/profiler/{op}/ws2", "observability", "OV-01", "profiled", 2, {"op": op, "kind": "profiler"},
-                   setup={"deadline_s": 30.0})
+        yield Case(
+            f"seen/profiler/{op}/ws2",
+            "observability",
+            "OV-01",
+            "profiled",
+            2,
+            {"op": op, "kind": "profiler"},
+            setup={"deadline_s": 30.0},
+        )
     yield Case("seen/name/ws2", "observability", "OV-02", "named", 2, {"op": "all_reduce", "kind": "name"}, Tier.SMOKE)
     yield Case("seen/sequence/ws2", "observability", "OV-03", "sequence", 2, {"op": "all_reduce", "kind": "sequence"})
-    yield Case("seen/quiet/ws2", "observability", "OV-04", "quiet", 2, {"op": "all_reduce", "kind": "quiet"},
-               isolation="fresh")
-    yield Case("seen/detail/ws2", "observability", "OV-05", "with_detail", 2, {"op": "all_reduce", "kind": "detail"},
-               isolation="fresh", setup={"env": {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}})
+    yield Case(
+        "seen/quiet/ws2", "observability", "OV-04", "quiet", 2, {"op": "all_reduce", "kind": "quiet"}, isolation="fresh"
+    )
+    yield Case(
+        "seen/detail/ws2",
+        "observability",
+        "OV-05",
+        "with_detail",
+        2,
+        {"op": "all_reduce", "kind": "detail"},
+        isolation="fresh",
+        setup={"env": {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}},
+    )
 
 
 def _issue(context: Context, op: str) -> None:
@@ -33,10 +49,13 @@ def _issue(context: Context, op: str) -> None:
     many = [torch.zeros(6, device=context.device) for _ in range(context.size)]
     joined = torch.ones(6 * context.size, device=context.device)
     calls: dict[str, Any] = {
-        "all_reduce": lambda: dist.all_reduce(value), "broadcast": lambda: dist.broadcast(value, 0),
-        "all_gather": lambda: dist.all_gather(many, value), "barrier": lambda: dist.barrier(),
+        "all_reduce": lambda: dist.all_reduce(value),
+        "broadcast": lambda: dist.broadcast(value, 0),
+        "all_gather": lambda: dist.all_gather(many, value),
+        "barrier": lambda: dist.barrier(),
         "reduce_scatter_tensor": lambda: dist.reduce_scatter_tensor(value, joined),
-        "send_recv": lambda: dist.send(value, 1) if context.rank == 0 else dist.recv(value, 0)}
+        "send_recv": lambda: dist.send(value, 1) if context.rank == 0 else dist.recv(value, 0),
+    }
     calls[op]()
 
 
@@ -47,9 +66,12 @@ def profiled(context: Context) -> None:
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
         _issue(context, context.op)
     events = [event.key for event in profile.key_averages()]
-    stems = {"send_recv": ("send", "recv"), "all_reduce": ("all_reduce", "allreduce"),
-             "all_gather": ("all_gather", "allgather"),
-             "reduce_scatter_tensor": ("reduce_scatter",)}.get(context.op, (context.op,))
+    stems = {
+        "send_recv": ("send", "recv"),
+        "all_reduce": ("all_reduce", "allreduce"),
+        "all_gather": ("all_gather", "allgather"),
+        "reduce_scatter_tensor": ("reduce_scatter",),
+    }.get(context.op, (context.op,))
     named = [key for key in events if any(stem in key.lower() for stem in stems) and not key.startswith("aten::")]
     own = [key for key in named if key.startswith(f"{context.backend}:")]
     context.note(events=named[:5], own_events=own[:3])

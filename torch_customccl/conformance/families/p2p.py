@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -15,15 +16,31 @@ from ..registry import body, family
 @family
 def generate() -> Iterator[Case]:
     """One case per property."""
-    rows = (("order", "PP-01", (2, 3)), ("tags_crossed", "PP-02", (2,)), ("any_source", "PP-03", (2, 3)),
-            ("any_source_tag", "PP-03", (3,)), ("polled_recv", "PP-04", (2,)), ("both_ways", "PP-01", (2,)),
-            ("batch_orders", "PP-05", (2, 3)), ("posted_late", "PP-07", (2,)), ("sizes", "PP-01", (2,)),
-            ("among_collectives", "PP-01", (2, 3)), ("many", "PP-01", (2,)))
+    rows = (
+        ("order", "PP-01", (2, 3)),
+        ("tags_crossed", "PP-02", (2,)),
+        ("any_source", "PP-03", (2, 3)),
+        ("any_source_tag", "PP-03", (3,)),
+        ("polled_recv", "PP-04", (2,)),
+        ("both_ways", "PP-01", (2,)),
+        ("batch_orders", "PP-05", (2, 3)),
+        ("posted_late", "PP-07", (2,)),
+        ("sizes", "PP-01", (2,)),
+        ("among_collectives", "PP-01", (2, 3)),
+        ("many", "PP-01", (2,)),
+    )
     for name, clause, sizes in rows:
         for size in sizes:
             smoke = size == 2 and name in ("order", "polled_recv", "both_ways", "tags_crossed")
-            yield Case(f"p2p/{name}/ws{size}", "p2p", clause, name, size, {"op": "send_recv", "kind": name},
-                       Tier.SMOKE if smoke else Tier.STANDARD)
+            yield Case(
+                f"p2p/{name}/ws{size}",
+                "p2p",
+                clause,
+                name,
+                size,
+                {"op": "send_recv", "kind": name},
+                Tier.SMOKE if smoke else Tier.STANDARD,
+            )
 
 
 def _message(context: Context, value: float, numel: int = 12) -> torch.Tensor:
@@ -36,8 +53,11 @@ def _blank(context: Context, numel: int = 12) -> torch.Tensor:
 
 def _same(context: Context, got: torch.Tensor, value: float, what: str) -> None:
     want = _message(context, value, got.numel())
-    context.expect(torch.equal(got, want), f"{what}: got {got[:3].tolist()}..., expected {want[:3].tolist()}...",
-                   Verdict.WRONG_RESULT)
+    context.expect(
+        torch.equal(got, want),
+        f"{what}: got {got[:3].tolist()}..., expected {want[:3].tolist()}...",
+        Verdict.WRONG_RESULT,
+    )
 
 
 @body
@@ -57,7 +77,7 @@ def order(context: Context) -> None:
 def tags_crossed(context: Context) -> None:
     """Sent with tags 1, 2, 3; received as 3, 1, 2."""
     if context.rank == 0:
-        works = [dist.isend(_message(context, tag), 1, tag=tag) for tag in (1, 2, 3)]
+        works: list[Any] = [dist.isend(_message(context, tag), 1, tag=tag) for tag in (1, 2, 3)]
         for work in works:
             work.wait()
     else:
@@ -79,8 +99,9 @@ def any_source(context: Context) -> None:
         sender = dist.recv(got)
         _same(context, got, sender, f"message said to be from rank {sender}")
         seen.append(sender)
-    context.expect(sorted(seen) == list(range(1, context.size)), f"messages came from ranks {seen}",
-                   Verdict.WRONG_RESULT)
+    context.expect(
+        sorted(seen) == list(range(1, context.size)), f"messages came from ranks {seen}", Verdict.WRONG_RESULT
+    )
 
 
 @body
@@ -92,8 +113,11 @@ def any_source_tag(context: Context) -> None:
         return
     got = _blank(context)
     sender = dist.recv(got, tag=7)
-    context.expect(sender == context.size - 1, f"tag 7 was sent by rank {context.size - 1}, got rank {sender}'s",
-                   Verdict.WRONG_RESULT)
+    context.expect(
+        sender == context.size - 1,
+        f"tag 7 was sent by rank {context.size - 1}, got rank {sender}'s",
+        Verdict.WRONG_RESULT,
+    )
     for _ in range(context.size - 2):
         dist.recv(got, tag=8)
 
@@ -116,7 +140,7 @@ def both_ways(context: Context) -> None:
     peer = 1 - context.rank
     for index in range(10):
         got = _blank(context, 50_000)
-        work = dist.isend(_message(context, 10 * index + context.rank, 50_000), peer)
+        work: Any = dist.isend(_message(context, 10 * index + context.rank, 50_000), peer)
         dist.recv(got, peer)
         work.wait()
         _same(context, got, 10 * index + peer, f"exchange {index}")
@@ -139,6 +163,7 @@ def batch_orders(context: Context) -> None:
 def posted_late(context: Context) -> None:
     """Requests with two tags, posted in opposite order, waited for in the order posted."""
     tags = (4, 5)
+    works: list[Any]
     if context.rank == 0:
         works = [dist.isend(_message(context, tag, 20_000), 1, tag=tag) for tag in tags]
     else:
@@ -184,7 +209,7 @@ def many(context: Context) -> None:
     """Two hundred messages in flight at once."""
     peer, count = 1 - context.rank, 200
     got = [_blank(context) for _ in range(count)]
-    works = [dist.irecv(each, peer) for each in got]
+    works: list[Any] = [dist.irecv(each, peer) for each in got]
     works += [dist.isend(_message(context, index), peer) for index in range(count)]
     for work in works:
         work.wait()

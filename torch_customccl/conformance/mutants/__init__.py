@@ -25,3 +25,5 @@ for _name, _group in {"reference": ReferenceGroup, "donothing": DoNothing, "dead
     _register(_name, _group)
 for _mutant in PLANTED:
     _register(_mutant.name, _mutant.group)
+
+__all__ = ["PLANTED", "ReferenceGroup"]

@@ -66,8 +66,9 @@ class Mailbox:
     def expect(self, source: int, key: Hashable, received: Received, failed: Failed) -> None:
         """Call ``received`` once with the next matching message, or ``failed`` if its sender has left."""
         with self._lock:
-            for index, (sender, early_key, payload) in enumerate(self._early):
+            for index, (sender, early_key, early) in enumerate(self._early):
                 if early_key == key and source in (ANY, sender):
+                    payload = early
                     del self._early[index]
                     break
             else:

@@ -15,7 +15,9 @@ import torch
 import torch.distributed as dist
 
 from ..model import Verdict
-from .reference import Finish, Flat, ReferenceGroup
+from .peer_group import Finish, Flat
+from .reducing import op_name
+from .reference import ReferenceGroup
 from .work import ReferenceWork
 
 
@@ -52,7 +54,7 @@ class _WrongDivisor(ReferenceGroup):
 
     def reduced(self, flats: Sequence[torch.Tensor], op: Any) -> torch.Tensor:
         total = super().reduced(flats, op)
-        average = getattr(op, "op", op) == dist.ReduceOp.RedOpType.AVG
+        average = op_name(op).endswith("AVG")
         return (total * len(flats) / max(len(flats) - 1, 1)).to(total.dtype) if average and len(flats) > 2 else total
 
 
@@ -63,7 +65,7 @@ class _DropsLastChunk(ReferenceGroup):
         chunk = 4096 // flat.element_size()
         if flat.numel() > chunk and flat.numel() % chunk:
             flat = flat.clone()
-            flat[flat.numel() // chunk * chunk:] = 0
+            flat[flat.numel() // chunk * chunk :] = 0
         super().write(target, flat)
 
 
@@ -155,8 +157,9 @@ class _RaisesOnOne(ReferenceGroup):
 class _HangsOnEmpty(ReferenceGroup):
     """A tensor without elements never completes."""
 
-    def exchange(self, what: str, meta: tuple[Any, ...], inputs: Sequence[torch.Tensor], finish: Finish) \
-            -> ReferenceWork:
+    def exchange(
+        self, what: str, meta: tuple[Any, ...], inputs: Sequence[torch.Tensor], finish: Finish
+    ) -> ReferenceWork:
         if what == "all_gather" and inputs and inputs[0].numel() == 0:
             threading.Event().wait()
         return super().exchange(what, meta, inputs, finish)
@@ -214,25 +217,31 @@ class _NarrowCount:
 
     def __new__(cls, store: dist.Store, rank: int, size: int, timeout: timedelta) -> Any:
         group = ReferenceGroup(dist.PrefixStore("mail", store), rank, size, timeout)
-        inner = dist.ProcessGroupGloo(store, rank, size, timeout)
+        inner: Any = dist.ProcessGroupGloo(store, rank, size, timeout)
 
         def broadcast(tensors: list[torch.Tensor], opts: Any) -> Any:
             numel = (tensors[0].numel() + (1 << 31)) % (1 << 32) - (1 << 31)
-            return inner.broadcast([tensors[0].reshape(-1)[:max(numel, 0)]], opts)
+            return inner.broadcast([tensors[0].reshape(-1)[: max(numel, 0)]], opts)
 
-        group.broadcast = broadcast  # type: ignore[method-assign,assignment]
+        group.broadcast = broadcast  # type: ignore[method-assign]
         return group
 
 
 class _AcceptsMismatch(ReferenceGroup):
     """Reduces what it gets: a shorter input is padded."""
 
-    def exchange(self, what: str, meta: tuple[Any, ...], inputs: Sequence[torch.Tensor], finish: Finish) \
-            -> ReferenceWork:
+    def exchange(
+        self, what: str, meta: tuple[Any, ...], inputs: Sequence[torch.Tensor], finish: Finish
+    ) -> ReferenceWork:
         def padded(everyone: list[Flat]) -> Any:
             longest = [each.numel() for each in inputs]
-            fitted = [[torch.nn.functional.pad(flat, (0, max(0, n - flat.numel())))[:n] for flat, n in
-                       zip(flats, longest, strict=False)] for flats in everyone]
+            fitted = [
+                [
+                    torch.nn.functional.pad(flat, (0, max(0, n - flat.numel())))[:n]
+                    for flat, n in zip(flats, longest, strict=False)
+                ]
+                for flats in everyone
+            ]
             return finish(fitted)
 
         sizes_matter = what == "all_reduce"
@@ -249,51 +258,154 @@ class _ChangesBystander(ReferenceGroup):
 class _RefusesUnclearly(ReferenceGroup):
     """Has no all_to_all, and does not say so."""
 
-    def all_to_all_single(self, output: torch.Tensor, input: torch.Tensor, output_splits: list[int],
-                          input_splits: list[int], opts: Any = None) -> ReferenceWork:
+    def all_to_all_single(
+        self,
+        output: torch.Tensor,
+        input: torch.Tensor,
+        output_splits: list[int],
+        input_splits: list[int],
+        opts: Any = None,
+    ) -> ReferenceWork:
         raise ValueError("unexpected value 3")
 
 
 PLANTED: tuple[Mutant, ...] = (
-    Mutant("mutant_ignores_stride", _IgnoresStride, Verdict.WRONG_RESULT, ("coll/broadcast/ws2/f32/stride2/*",),
-           "writes every tensor as if it were contiguous"),
-    Mutant("mutant_ignores_offset", _IgnoresOffset, Verdict.WRONG_RESULT, ("coll/broadcast/ws2/f32/offset/*",),
-           "forgets the storage offset of a view"),
-    Mutant("mutant_wrong_avg_divisor", _WrongDivisor, Verdict.WRONG_RESULT, ("coll/all_reduce/ws3/f32/avg/*",),
-           "divides AVG by the wrong number"),
-    Mutant("mutant_drops_last_chunk", _DropsLastChunk, Verdict.WRONG_RESULT,
-           ("coll/all_reduce/ws2/f32/sum/contiguous/n4097/*",), "forgets what does not fill a chunk"),
-    Mutant("mutant_swaps_ranks", _SwapsRanks, Verdict.WRONG_RESULT, ("coll/all_gather/ws2/f32/contiguous/n31/*",),
-           "two ranks change places"),
-    Mutant("mutant_changes_input", _ChangesInput, Verdict.WRONG_SIDE_EFFECT,
-           ("coll/all_gather_into_tensor/ws2/f32/contiguous/n31/*",), "writes into the input"),
-    Mutant("mutant_writes_past_end", _WritesPastEnd, Verdict.WRONG_SIDE_EFFECT,
-           ("coll/all_reduce/ws2/f32/sum/contiguous/n31/*",), "writes one byte past the end"),
-    Mutant("mutant_completes_early", _CompletesEarly, Verdict.WRONG_RESULT, ("call/all_reduce/wait/ws2",),
-           "completes before the data is there"),
+    Mutant(
+        "mutant_ignores_stride",
+        _IgnoresStride,
+        Verdict.WRONG_RESULT,
+        ("coll/broadcast/ws2/f32/stride2/*",),
+        "writes every tensor as if it were contiguous",
+    ),
+    Mutant(
+        "mutant_ignores_offset",
+        _IgnoresOffset,
+        Verdict.WRONG_RESULT,
+        ("coll/broadcast/ws2/f32/offset/*",),
+        "forgets the storage offset of a view",
+    ),
+    Mutant(
+        "mutant_wrong_avg_divisor",
+        _WrongDivisor,
+        Verdict.WRONG_RESULT,
+        ("coll/all_reduce/ws3/f32/avg/*",),
+        "divides AVG by the wrong number",
+    ),
+    Mutant(
+        "mutant_drops_last_chunk",
+        _DropsLastChunk,
+        Verdict.WRONG_RESULT,
+        ("coll/all_reduce/ws2/f32/sum/contiguous/n4097/*",),
+        "forgets what does not fill a chunk",
+    ),
+    Mutant(
+        "mutant_swaps_ranks",
+        _SwapsRanks,
+        Verdict.WRONG_RESULT,
+        ("coll/all_gather/ws2/f32/contiguous/n31/*",),
+        "two ranks change places",
+    ),
+    Mutant(
+        "mutant_changes_input",
+        _ChangesInput,
+        Verdict.WRONG_SIDE_EFFECT,
+        ("coll/all_gather_into_tensor/ws2/f32/contiguous/n31/*",),
+        "writes into the input",
+    ),
+    Mutant(
+        "mutant_writes_past_end",
+        _WritesPastEnd,
+        Verdict.WRONG_SIDE_EFFECT,
+        ("coll/all_reduce/ws2/f32/sum/contiguous/n31/*",),
+        "writes one byte past the end",
+    ),
+    Mutant(
+        "mutant_completes_early",
+        _CompletesEarly,
+        Verdict.WRONG_RESULT,
+        ("call/all_reduce/wait/ws2",),
+        "completes before the data is there",
+    ),
     Mutant("mutant_wrong_tag", _WrongTag, Verdict.WRONG_RESULT, ("p2p/tags_crossed/ws2",), "ignores tags"),
-    Mutant("mutant_ignores_timeout", _IgnoresTimeout, Verdict.HANG, ("fault/timeout/all_reduce/ws2",),
-           "waits for ever", slow=True),
-    Mutant("mutant_raises_on_one", _RaisesOnOne, Verdict.ASYMMETRIC, ("coll/all_reduce/ws2/i64/sum/contiguous/n31/*",),
-           "one rank raises, the others do not"),
-    Mutant("mutant_hangs_on_empty", _HangsOnEmpty, Verdict.HANG, ("coll/all_gather/ws2/f32/empty/*",),
-           "never completes a tensor without elements", slow=True),
-    Mutant("mutant_segfault", _Segfaults, Verdict.CRASH, ("coll/broadcast/ws2/bf16/contiguous/n31/*",),
-           "dies of a segmentation fault"),
-    Mutant("mutant_leaks_shm", _LeaksShm, Verdict.LEAK, ("fault/leftovers/normal/ws2",),
-           "leaves shared memory behind"),
-    Mutant("mutant_false_capability", _FalseCapability, Verdict.ACCEPTED_INVALID, ("honesty/coalescing/ws2",),
-           "declares what it cannot do"),
-    Mutant("mutant_last_bit_differs", _LastBitDiffers, Verdict.WRONG_RESULT, ("call/all_reduce/same_bits/ws3",),
-           "ranks differ in the last bit"),
-    Mutant("mutant_wrong_group_rank", _GlobalRoot, Verdict.WRONG_RESULT, ("group/broadcast/half/ws4",),
-           "confuses group ranks and global ranks"),
-    Mutant("mutant_32_bit_count", _NarrowCount, Verdict.WRONG_RESULT, ("large/broadcast/elements/ws2",),
-           "counts elements in 32 bits", slow=True),
-    Mutant("mutant_accepts_mismatch", _AcceptsMismatch, Verdict.ACCEPTED_INVALID, ("misuse/all_reduce/size/ws2",),
-           "reduces tensors of different sizes"),
-    Mutant("mutant_changes_bystander", _ChangesBystander, Verdict.WRONG_SIDE_EFFECT,
-           ("coll/reduce/ws2/f32/sum/contiguous/n31/sync/world/first/checked",), "reduce changes other ranks' tensors"),
-    Mutant("mutant_refuses_unclearly", _RefusesUnclearly, Verdict.ERROR,
-           ("coll/all_to_all_single/ws2/f32/contiguous/n31/*",), "raises without saying what is missing"),
+    Mutant(
+        "mutant_ignores_timeout",
+        _IgnoresTimeout,
+        Verdict.HANG,
+        ("fault/timeout/all_reduce/ws2",),
+        "waits for ever",
+        slow=True,
+    ),
+    Mutant(
+        "mutant_raises_on_one",
+        _RaisesOnOne,
+        Verdict.ASYMMETRIC,
+        ("coll/all_reduce/ws2/i64/sum/contiguous/n31/*",),
+        "one rank raises, the others do not",
+    ),
+    Mutant(
+        "mutant_hangs_on_empty",
+        _HangsOnEmpty,
+        Verdict.HANG,
+        ("coll/all_gather/ws2/f32/empty/*",),
+        "never completes a tensor without elements",
+        slow=True,
+    ),
+    Mutant(
+        "mutant_segfault",
+        _Segfaults,
+        Verdict.CRASH,
+        ("coll/broadcast/ws2/bf16/contiguous/n31/*",),
+        "dies of a segmentation fault",
+    ),
+    Mutant("mutant_leaks_shm", _LeaksShm, Verdict.LEAK, ("fault/leftovers/normal/ws2",), "leaves shared memory behind"),
+    Mutant(
+        "mutant_false_capability",
+        _FalseCapability,
+        Verdict.ACCEPTED_INVALID,
+        ("honesty/coalescing/ws2",),
+        "declares what it cannot do",
+    ),
+    Mutant(
+        "mutant_last_bit_differs",
+        _LastBitDiffers,
+        Verdict.WRONG_RESULT,
+        ("call/all_reduce/same_bits/ws3",),
+        "ranks differ in the last bit",
+    ),
+    Mutant(
+        "mutant_wrong_group_rank",
+        _GlobalRoot,
+        Verdict.WRONG_RESULT,
+        ("group/broadcast/half/ws4",),
+        "confuses group ranks and global ranks",
+    ),
+    Mutant(
+        "mutant_32_bit_count",
+        _NarrowCount,
+        Verdict.WRONG_RESULT,
+        ("large/broadcast/elements/ws2",),
+        "counts elements in 32 bits",
+        slow=True,
+    ),
+    Mutant(
+        "mutant_accepts_mismatch",
+        _AcceptsMismatch,
+        Verdict.ACCEPTED_INVALID,
+        ("misuse/all_reduce/size/ws2",),
+        "reduces tensors of different sizes",
+    ),
+    Mutant(
+        "mutant_changes_bystander",
+        _ChangesBystander,
+        Verdict.WRONG_SIDE_EFFECT,
+        ("coll/reduce/ws2/f32/sum/contiguous/n31/sync/world/first/checked",),
+        "reduce changes other ranks' tensors",
+    ),
+    Mutant(
+        "mutant_refuses_unclearly",
+        _RefusesUnclearly,
+        Verdict.ERROR,
+        ("coll/all_to_all_single/ws2/f32/contiguous/n31/*",),
+        "raises without saying what is missing",
+    ),
 )

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-_RED = dist.ReduceOp.RedOpType
+_RED: Any = dist.ReduceOp.RedOpType
 _LOW = (torch.float16, torch.bfloat16)
 
 

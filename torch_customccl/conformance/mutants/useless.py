@@ -8,15 +8,39 @@ from typing import Any
 
 import torch.distributed as dist
 
+from .bases import GroupBase
+
 _METHODS = (
-    "broadcast", "allreduce", "allreduce_coalesced", "reduce", "allgather", "allgather_coalesced", "all_gather_single",
-    "_allgather_base", "all_gather_single_coalesced", "allgather_into_tensor_coalesced", "gather", "scatter",
-    "reduce_scatter", "reduce_scatter_single", "_reduce_scatter_base", "reduce_scatter_single_coalesced",
-    "reduce_scatter_tensor_coalesced", "alltoall", "all_to_all_single", "alltoall_base", "barrier", "monitored_barrier",
-    "send", "recv", "recv_anysource", "_start_coalescing")
+    "broadcast",
+    "allreduce",
+    "allreduce_coalesced",
+    "reduce",
+    "allgather",
+    "allgather_coalesced",
+    "all_gather_single",
+    "_allgather_base",
+    "all_gather_single_coalesced",
+    "allgather_into_tensor_coalesced",
+    "gather",
+    "scatter",
+    "reduce_scatter",
+    "reduce_scatter_single",
+    "_reduce_scatter_base",
+    "reduce_scatter_single_coalesced",
+    "reduce_scatter_tensor_coalesced",
+    "alltoall",
+    "all_to_all_single",
+    "alltoall_base",
+    "barrier",
+    "monitored_barrier",
+    "send",
+    "recv",
+    "recv_anysource",
+    "_start_coalescing",
+)
 
 
-class _Named(dist.ProcessGroup):
+class _Named(GroupBase):
     backend_name = ""
 
     def __init__(self, store: dist.Store, rank: int, size: int, timeout: timedelta) -> None:
@@ -61,6 +85,7 @@ class Deadlock(_Named):
 def _refusing(name: str) -> Any:
     def method(self: DoNothing, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError(f"Backend donothing does not support {name}")
+
     return method
 
 

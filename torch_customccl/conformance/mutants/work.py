@@ -10,8 +10,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from .bases import WorkBase
 
-class ReferenceWork(dist.Work):
+
+class ReferenceWork(WorkBase):
     """Done once, with a value or an error; waiters have a deadline."""
 
     def __init__(self, what: str, timeout_s: float, group_ranks: str) -> None:

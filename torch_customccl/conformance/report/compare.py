@@ -23,12 +23,16 @@ def compare(before: Result, after: Result, force: bool = False) -> Difference:
     """Compare verdict by verdict. Different suite versions or tiers are refused unless forced."""
     for what in ("version", "tier"):
         if before["suite"][what] != after["suite"][what] and not force:
-            raise ValueError(f"suite {what} differs: {before['suite'][what]} and {after['suite'][what]}; "
-                             "use --force to compare all the same")
+            raise ValueError(
+                f"suite {what} differs: {before['suite'][what]} and {after['suite'][what]}; "
+                "use --force to compare all the same"
+            )
     old = {case["id"]: case["verdict"] for case in before["cases"]}
     new = {case["id"]: case["verdict"] for case in after["cases"]}
-    difference = Difference(added=[(name, new[name]) for name in new if name not in old],
-                            deleted=[(name, old[name]) for name in old if name not in new])
+    difference = Difference(
+        added=[(name, new[name]) for name in new if name not in old],
+        deleted=[(name, old[name]) for name in old if name not in new],
+    )
     for name in old:
         if name not in new:
             continue
@@ -48,6 +52,8 @@ def as_text(difference: Difference) -> str:
     lines += [f"changed     {name}: {old} -> {new}" for name, old, new in difference.improvements]
     lines += [f"added       {name}: {verdict}" for name, verdict in difference.added]
     lines += [f"deleted     {name}: {verdict}" for name, verdict in difference.deleted]
-    lines.append(f"{len(difference.regressions)} regressions, {len(difference.improvements)} other changes, "
-                 f"{len(difference.added)} added, {len(difference.deleted)} deleted, {difference.unchanged} unchanged")
+    lines.append(
+        f"{len(difference.regressions)} regressions, {len(difference.improvements)} other changes, "
+        f"{len(difference.added)} added, {len(difference.deleted)} deleted, {difference.unchanged} unchanged"
+    )
     return "\n".join(lines)

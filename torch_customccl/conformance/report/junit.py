@@ -35,8 +35,9 @@ def save(result: Result, path: Path) -> None:
 
 
 def _add(suite: ET.Element, family: str, case: dict[str, Any]) -> str:
-    element = ET.SubElement(suite, "testcase", classname=family, name=case["id"],
-                            time=f"{case['duration_ms'] / 1e3:.3f}")
+    element = ET.SubElement(
+        suite, "testcase", classname=family, name=case["id"], time=f"{case['duration_ms'] / 1e3:.3f}"
+    )
     verdict, message = case["verdict"], _NOT_XML.sub("?", case.get("message", ""))
     if case.get("expected", {}).get("status") == "expected_fail":
         ET.SubElement(element, "skipped", message=f"expected {verdict}: {case['expected']['reason']}")
@@ -48,7 +49,12 @@ def _add(suite: ET.Element, family: str, case: dict[str, Any]) -> str:
         return ""
     kind = "error" if verdict in _ERRORS else "failure"
     child = ET.SubElement(element, kind, type=verdict, message=message)
-    child.text = _NOT_XML.sub("?", "\n".join(
-        f"rank {rank['rank']}: {rank['outcome']} {rank.get('message', '')}\n{rank.get('stack', '')}"
-        for rank in case.get("ranks", [])) + f"\nrepro: {case['repro']}")
+    child.text = _NOT_XML.sub(
+        "?",
+        "\n".join(
+            f"rank {rank['rank']}: {rank['outcome']} {rank.get('message', '')}\n{rank.get('stack', '')}"
+            for rank in case.get("ranks", [])
+        )
+        + f"\nrepro: {case['repro']}",
+    )
     return f"{kind}s"

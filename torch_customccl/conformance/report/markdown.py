@@ -9,8 +9,14 @@ from ..model import Verdict, worst
 from .result import Result, findings
 
 GLYPHS = {  # anything that is not here is a cross
-    "pass": "✓", "info": "·", "nonstrict": "~", "unsupported": "–", "unclear_unsupported": "?", "not_run": " ",
-    "not_applicable": " "}
+    "pass": "✓",
+    "info": "·",
+    "nonstrict": "~",
+    "unsupported": "-",
+    "unclear_unsupported": "?",
+    "not_run": " ",
+    "not_applicable": " ",
+}
 WORST_SHOWN = 12
 
 
@@ -43,17 +49,34 @@ def as_markdown(result: Result) -> str:
     """Badges, operations, worst findings, environment."""
     suite, product, env = result["suite"], result["product"], result["environment"]
     kind = "official" if suite["official"] else "unofficial: " + "; ".join(suite["unofficial_because"])
-    lines = [f"# {product['backend']} on {product['device']}: conformance", "",
-             f"{suite['name']} {suite['version']} ({suite['git']}), tier {suite['tier']}, seed {suite['seed']}, {kind}. "
-             f"{result['timing']['started']}, {result['timing']['seconds']:.0f} s.", ""]
-    lines += ["Verdicts: " + ", ".join(f"{name} {count}" for name, count in result["summary"]["verdicts"].items())
-              + f". Red {result['summary']['red']}, amber {result['summary']['amber']}.", ""]
-    lines += ["Profiles: " + ", ".join(f"**{row['name']}** {row['verdict']} ({row['passed']}/{row['required']})"
-                                       for row in result["profiles"]) + ".", ""]
+    lines = [
+        f"# {product['backend']} on {product['device']}: conformance",
+        "",
+        f"{suite['name']} {suite['version']} ({suite['git']}), tier {suite['tier']}, seed {suite['seed']}, {kind}. "
+        f"{result['timing']['started']}, {result['timing']['seconds']:.0f} s.",
+        "",
+    ]
+    lines += [
+        "Verdicts: "
+        + ", ".join(f"{name} {count}" for name, count in result["summary"]["verdicts"].items())
+        + f". Red {result['summary']['red']}, amber {result['summary']['amber']}.",
+        "",
+    ]
+    lines += [
+        "Profiles: "
+        + ", ".join(
+            f"**{row['name']}** {row['verdict']} ({row['passed']}/{row['required']})" for row in result["profiles"]
+        )
+        + ".",
+        "",
+    ]
     lines += _operations(result) + _worst(result)
-    lines += ["", f"torch {env['torch']}, Python {env['python']}, {env['os']}, {env['cpu']}, {env['cores']} cores, "
-              f"{env['ram_gib']} GiB; {product['backend']} {product['version']}.",
-              f"Command: `{suite['command']}`"]
+    lines += [
+        "",
+        f"torch {env['torch']}, Python {env['python']}, {env['os']}, {env['cpu']}, {env['cores']} cores, "
+        f"{env['ram_gib']} GiB; {product['backend']} {product['version']}.",
+        f"Command: `{suite['command']}`",
+    ]
     if result["mutation_score"]:
         score = result["mutation_score"]
         lines.append(f"Kit tested on itself: {score['caught']} of {score['total']} planted bugs named.")

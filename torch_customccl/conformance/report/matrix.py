@@ -17,10 +17,14 @@ def column(result: Result) -> str:
 
 def as_markdown(results: list[Result]) -> str:
     """The whole page, from result files alone."""
-    lines = ["# What each backend supports", "",
-             "Generated from conformance runs by `python -m torch_customccl.conformance matrix`; do not edit.",
-             "A cell shows the worst verdict of its cases: ✓ all pass, – refused clearly, ~ passes with a remark, ✗ broken "
-             "(the word says how). Numbers are cases.", ""]
+    lines = [
+        "# What each backend supports",
+        "",
+        "Generated from conformance runs by `python -m torch_customccl.conformance matrix`; do not edit.",
+        "A cell shows the worst verdict of its cases: ✓ all pass, - refused clearly, ~ passes with a remark, ✗ broken "
+        "(the word says how). Numbers are cases.",
+        "",
+    ]
     lines += _runs(results)
     shown = _with_placeholders(results)
     lines += _operations(shown)
@@ -41,8 +45,10 @@ def _runs(results: list[Result]) -> list[str]:
     lines = ["| run | version | torch | suite | tier | date | command |", "| --- | --- | --- | --- | --- | --- | --- |"]
     for result in results:
         suite, product = result["suite"], result["product"]
-        lines.append(f"| {column(result)} | {product['version']} | {result['environment']['torch']} | {suite['version']} "
-                     f"({suite['git']}) | {suite['tier']} | {result['timing']['started'][:10]} | `{suite['command']}` |")
+        lines.append(
+            f"| {column(result)} | {product['version']} | {result['environment']['torch']} | {suite['version']} "
+            f"({suite['git']}) | {suite['tier']} | {result['timing']['started'][:10]} | `{suite['command']}` |"
+        )
     return [*lines, ""]
 
 
@@ -65,9 +71,12 @@ def _plain(cases: list[dict[str, Any]], names: tuple[str, ...]) -> list[dict[str
     return cases
 
 
-def _table(shown: list[Result | str], rows: list[tuple[str, ...]],
-           cells: list[dict[tuple[str, ...], list[str]]]) -> list[str]:
-    return ["| " + " ".join(row) + " | " + " | ".join(mostly(each.get(row, [])) for each in cells) + " |" for row in rows]
+def _table(
+    shown: list[Result | str], rows: list[tuple[str, ...]], cells: list[dict[tuple[str, ...], list[str]]]
+) -> list[str]:
+    return [
+        "| " + " ".join(row) + " | " + " | ".join(mostly(each.get(row, [])) for each in cells) + " |" for row in rows
+    ]
 
 
 def _operations(shown: list[Result | str]) -> list[str]:
@@ -79,5 +88,10 @@ def _operations(shown: list[Result | str]) -> list[str]:
 def _dimension(shown: list[Result | str], name: str, title: str) -> list[str]:
     cells = [_cells(each, "data", "op", name) for each in shown]
     rows = sorted({row for each in cells for row in each})
-    return [f"## {title}", "", *_header(shown, f"operation and {name.replace('_', ' ')}"),
-            *_table(shown, rows, cells), ""]
+    return [
+        f"## {title}",
+        "",
+        *_header(shown, f"operation and {name.replace('_', ' ')}"),
+        *_table(shown, rows, cells),
+        "",
+    ]

@@ -45,19 +45,31 @@ def build(facts: RunFacts, results: list[CaseResult]) -> Result:
     gates = Counter(row["gate"] for row in cases if not row.get("expected"))
     return {
         "schema_version": SCHEMA_VERSION,
-        "suite": {"name": SUITE_NAME, "version": SUITE_VERSION, "git": facts.git, "tier": facts.tier,
-                  "seed": facts.seed, "official": facts.official, "unofficial_because": facts.unofficial_because,
-                  "command": facts.command},
+        "suite": {
+            "name": SUITE_NAME,
+            "version": SUITE_VERSION,
+            "git": facts.git,
+            "tier": facts.tier,
+            "seed": facts.seed,
+            "official": facts.official,
+            "unofficial_because": facts.unofficial_because,
+            "command": facts.command,
+        },
         "product": {**facts.product, "device": facts.device},
         "environment": facts.environment,
         "timing": {"started": facts.started, "seconds": round(facts.seconds, 2), "clock_scale": round(facts.scale, 2)},
-        "summary": {"verdicts": dict(sorted(Counter(row["verdict"] for row in cases).items())),
-                    "red": gates["red"], "amber": gates["amber"]},
+        "summary": {
+            "verdicts": dict(sorted(Counter(row["verdict"] for row in cases).items())),
+            "red": gates["red"],
+            "amber": gates["amber"],
+        },
         "profiles": [{**asdict(row), "verdict": row.verdict} for row in profile_results(results)],
         "mutation_score": facts.mutation_score,
         "warnings": facts.warnings,
-        "clauses": {clause.id: {"level": clause.level.value, "text": clause.text, "source": clause.source}
-                    for clause in CLAUSES.values()},
+        "clauses": {
+            clause.id: {"level": clause.level.value, "text": clause.text, "source": clause.source}
+            for clause in CLAUSES.values()
+        },
         "cases": cases,
     }
 
@@ -66,13 +78,23 @@ def _case(facts: RunFacts, result: CaseResult) -> Result:
     case = result.case
     level = level_of(case.clause)
     row: Result = {
-        "id": case.id, "family": case.family, "clause": case.clause, "level": level.value,
+        "id": case.id,
+        "family": case.family,
+        "clause": case.clause,
+        "level": level.value,
         "dims": {**case.dims, "world_size": case.world_size, "device": facts.device},
-        "verdict": result.verdict.value, "gate": gate(result.verdict, level), "duration_ms": result.duration_ms}
+        "verdict": result.verdict.value,
+        "gate": gate(result.verdict, level),
+        "duration_ms": result.duration_ms,
+    }
     if result.verdict is Verdict.PASS:
         return row
-    row |= {"message": result.message, "finding": finding_key(result), "repro": f"{facts.repro_prefix} --case {case.id}",
-            "ranks": [rank.as_dict() for rank in result.ranks]}
+    row |= {
+        "message": result.message,
+        "finding": finding_key(result),
+        "repro": f"{facts.repro_prefix} --case {case.id}",
+        "ranks": [rank.as_dict() for rank in result.ranks],
+    }
     if result.rerun:
         row["rerun"] = result.rerun
     if result.expected:
@@ -87,8 +109,11 @@ def exit_code(result: Result) -> int:
         return 3
     if result["summary"]["red"]:
         return 1
-    ran = [name for name in verdicts if name not in (Verdict.NOT_RUN.value, Verdict.NOT_APPLICABLE.value,
-                                                     Verdict.UNSUPPORTED.value)]
+    ran = [
+        name
+        for name in verdicts
+        if name not in (Verdict.NOT_RUN.value, Verdict.NOT_APPLICABLE.value, Verdict.UNSUPPORTED.value)
+    ]
     return 0 if ran else 4
 
 
@@ -102,8 +127,15 @@ def findings(result: Result) -> list[Result]:
         row["count"] += 1
     order = [verdict.value for verdict in Verdict]
     strict = [Level.INFORMATIONAL.value, Level.RECOMMENDED.value, Level.REQUIRED.value]
-    return sorted(rows.values(), key=lambda row: (row["case"]["gate"] != "red", -order.index(row["case"]["verdict"]),
-                                                  -strict.index(row["case"]["level"]), row["case"]["id"]))
+    return sorted(
+        rows.values(),
+        key=lambda row: (
+            row["case"]["gate"] != "red",
+            -order.index(row["case"]["verdict"]),
+            -strict.index(row["case"]["level"]),
+            row["case"]["id"],
+        ),
+    )
 
 
 def save(result: Result, path: Path) -> None:
