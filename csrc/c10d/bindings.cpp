@@ -5,6 +5,7 @@
 
 #include "c10d/backend.h"
 #include "c10d/facts.h"
+#include "core/callbacks.h"
 
 // The Python module _shim_<torch minor>. torch is imported before it (torch_customccl/_loader.py), so its base classes are known.
 
@@ -54,6 +55,10 @@ void bind(py::module_& module) {
              py::arg("group_name"), py::arg("global_ranks"), py::arg("options") = nullptr,
              py::call_guard<py::gil_scoped_release>());
   module.def("info", &facts);
+  py::module_::import("atexit").attr("register")(py::cpp_function([] {
+    const py::gil_scoped_release release;
+    Callbacks::get().stop(std::chrono::seconds(1));
+  }));
 }
 
 }  // namespace customccl::torch_shim

@@ -10,11 +10,18 @@ Callbacks& Callbacks::get() { return once_per_process<Callbacks>(); }
 void Callbacks::run(std::shared_ptr<Task> task) {
   const std::lock_guard lock(mutex_);
   waiting_.push_back(std::move(task));
+  if (stopped_) return;  // kept for ever: freeing its tensors may need Python too
   if (idle_ >= waiting_.size()) {
     wake_.notify_one();
   } else {
     start_background_thread("customccl-call", [this] { serve(); });
   }
+}
+
+void Callbacks::stop(Nanos limit) {
+  std::unique_lock lock(mutex_);
+  stopped_ = true;
+  quiet_.wait_for(lock, limit, [this] { return running_ == 0; });
 }
 
 void Callbacks::serve() {
@@ -24,13 +31,15 @@ void Callbacks::serve() {
     ++idle_;
     const bool work = wake_.wait_for(lock, kIdle, [this] { return !waiting_.empty(); });
     --idle_;
-    if (!work) return;
+    if (!work || stopped_) return;
     std::shared_ptr<Task> task = std::move(waiting_.front());
     waiting_.pop_front();
+    ++running_;
     lock.unlock();
     task->completed();
     task.reset();
     lock.lock();
+    if (--running_ == 0) quiet_.notify_all();
   }
 }
 

@@ -20,13 +20,20 @@ class Callbacks {
   // Runs task->completed() on some thread.
   void run(std::shared_ptr<Task> task);
 
+  // For the end of the process: runs nothing any more, and waits for what runs, at most `limit`. Callbacks may need Python, which
+  // stops threads that come to it while it ends.
+  void stop(Nanos limit);
+
  private:
   void serve();
 
   std::mutex mutex_;
   std::condition_variable wake_;
+  std::condition_variable quiet_;
   std::deque<std::shared_ptr<Task>> waiting_;
   std::size_t idle_ = 0;
+  std::size_t running_ = 0;
+  bool stopped_ = false;
 };
 
 }  // namespace customccl

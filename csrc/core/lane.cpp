@@ -6,8 +6,8 @@
 
 namespace customccl {
 
-Finished::~Finished() {
-  for (auto& task : tasks_) {
+void Finished::deliver() {
+  for (auto& task : std::exchange(tasks_, {})) {
     if (Progress::is_this_thread()) {
       Callbacks::get().run(std::move(task));
     } else {
@@ -49,6 +49,7 @@ void Lane::reject(Task& task, std::shared_ptr<Task> keep_alive) {
   task.keep_alive_ = std::move(keep_alive);
   pending_.fetch_add(1, std::memory_order_relaxed);
   finish(task, refusal(task), finished);
+  finished.deliver();
 }
 
 void Lane::inspect() {
@@ -69,6 +70,7 @@ void Lane::close(const Status& why) {
 void Lane::leave(Finished& finished) {
   mutex_.unlock();
   if (!finished.failure.ok()) end_group(finished.failure);
+  finished.deliver();
 }
 
 }  // namespace customccl

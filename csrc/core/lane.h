@@ -14,7 +14,8 @@ namespace customccl {
 // the group out of the lock.
 class Finished {
  public:
-  ~Finished();
+  // Not in a destructor: a callback may need Python, and Python unwinds the threads that it meets while it ends.
+  void deliver();
   void add(std::shared_ptr<Task> task) { tasks_.push_back(std::move(task)); }
 
   Status failure;  // not ok: the group is to be closed with this
