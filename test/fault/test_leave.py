@@ -12,7 +12,7 @@ from harness import worker
 from harness.messages import Returned
 from harness.programs import run_ranks
 from harness.rank import error_of, group_works, hear_parent, init_group, tell_parent
-from harness.settings import OURS
+from harness.settings import GROUP_TIMEOUT_S, OURS
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -110,7 +110,7 @@ def test_the_survivors_make_a_smaller_group_in_the_same_processes(ranks):
         survive(loop)
         dist.destroy_process_group()
         store = dist.PrefixStore("second life", worker.seat.store())
-        init_group([0, None, 1][rank], 2, store, timeout_s=20.0)
+        init_group([0, None, 1][rank], 2, store, GROUP_TIMEOUT_S)
         for turn in range(50):
             value = torch.full((turn * 1000,), 1.0)
             dist.all_reduce(value)

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from harness.guarded import assert_same_bits
 from harness.oracle import SUM, bits, operand, reduced
 from harness.rank import group_works, subgroup
-from harness.settings import BACKEND
+from harness.settings import BACKEND, LAUNCH_LIMIT_S
 
 SUBSETS = {
     "all": [0, 1, 2, 3],
@@ -154,7 +154,7 @@ def test_a_thousand_groups_leave_no_descriptor_thread_mapping_or_memory(ranks, f
                 }
         return marks, threading.active_count()
 
-    for rank, (marks, python_threads) in enumerate(ranks(2, fresh=True).run(body, limit=100.0)):
+    for rank, (marks, python_threads) in enumerate(ranks(2, fresh=True).run(body, limit=LAUNCH_LIMIT_S)):
         early, late = marks[100], marks[1000]
         assert python_threads == 1
         for what in ("descriptors", "threads"):

@@ -15,9 +15,9 @@ import torch.distributed as dist
 from harness import worker
 from harness.programs import Program, environment, programs, run_ranks
 from harness.rank import error_of, group_works
-from harness.settings import BACKEND, OURS
+from harness.settings import BACKEND, GROUP_TIMEOUT_S, OURS
 
-TIMEOUT = timedelta(seconds=20)
+TIMEOUT = timedelta(seconds=GROUP_TIMEOUT_S)
 
 
 def free_port() -> int:

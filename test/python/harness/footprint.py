@@ -9,7 +9,9 @@ from pathlib import Path
 
 import psutil
 
-SETTLE_S = 5.0  # how long the kernel and the store may take to notice the end of killed processes
+from .settings import PATIENCE
+
+SETTLE_S = 5.0 * PATIENCE  # how long the kernel and the store may take to notice the end of killed processes
 HELPERS = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")
 
 

@@ -13,10 +13,9 @@ from pathlib import Path
 
 import torch.distributed as dist
 
-from .settings import BACKEND
+from .settings import BACKEND, LAUNCH_LIMIT_S
 
 PROGRAMS = Path(__file__).parent.parent / "programs"
-LAUNCH_LIMIT_S = 100.0  # several interpreters import torch at once, which takes a minute on a machine loaded tenfold
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import torch.multiprocessing as mp
 
 def train(rank: int, size: int, port: int) -> None:
     store = dist.TCPStore("127.0.0.1", port, is_master=False)
-    limit = timedelta(seconds=20)
+    limit = timedelta(seconds=60)
     dist.init_process_group(os.environ["TEST_BACKEND"], store=store, rank=rank, world_size=size, timeout=limit)
     value = torch.full((1000,), float(rank + 1))
     dist.all_reduce(value)
