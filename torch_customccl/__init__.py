@@ -5,11 +5,12 @@ Nothing has to be imported to use it: installing the package registers the name.
 `info()`.
 """
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch_customccl._version import __version__
 
-__all__ = ["Options", "__version__", "info"]
+__all__ = ["Options", "__version__", "include_dir", "info", "library"]
 
 if TYPE_CHECKING:
     Options = Any
@@ -20,6 +21,16 @@ def info() -> dict[str, Any]:
     from torch_customccl._info import gather
 
     return gather()
+
+
+def include_dir() -> str:
+    """The folder of `customccl.h`, the C interface (docs/c-abi.md). Files for pkg-config and CMake: in `lib` beside it."""
+    return str(Path(__file__).parent / "include")
+
+
+def library() -> str:
+    """The path of `libcustomccl.so`, for `ctypes.CDLL` or a linker. It needs neither torch nor Python."""
+    return str(Path(__file__).parent / "libcustomccl.so")
 
 
 def __getattr__(name: str) -> Any:

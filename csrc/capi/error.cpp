@@ -1,0 +1,47 @@
+#include "capi/error.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace customccl::capi {
+
+namespace {
+
+// Plain memory: no destructor at the end of a thread, and nothing to allocate when memory has run out.
+struct LastError {
+  int culprit = -1;
+  char text[2048] = "";
+};
+thread_local LastError last_error;
+
+constexpr std::array kCodeNames{"CUSTOMCCL_OK",      "CUSTOMCCL_INVALID_ARGUMENT", "CUSTOMCCL_MISMATCH",
+                                "CUSTOMCCL_TIMEOUT", "CUSTOMCCL_PEER_DIED",        "CUSTOMCCL_PEER_LEFT",
+                                "CUSTOMCCL_ABORTED", "CUSTOMCCL_CLOSED",           "CUSTOMCCL_UNREACHABLE",
+                                "CUSTOMCCL_SYSTEM"};
+static_assert(kCodeNames.size() == CUSTOMCCL_SYSTEM + 1);
+
+}  // namespace
+
+customccl_code report(const Status& status) {
+  if (status.ok()) return CUSTOMCCL_OK;
+  last_error.culprit = status.culprit;
+  const std::size_t length = std::min(status.message.size(), sizeof(last_error.text) - 1);
+  std::memcpy(last_error.text, status.message.data(), length);
+  last_error.text[length] = '\0';
+  return static_cast<customccl_code>(status.code);
+}
+
+}  // namespace customccl::capi
+
+using customccl::capi::kCodeNames;
+using customccl::capi::last_error;
+
+const char* customccl_error_text(customccl_code code) {
+  if (code < 0 || static_cast<std::size_t>(code) >= kCodeNames.size()) return "unknown customccl error code";
+  return kCodeNames[static_cast<std::size_t>(code)];
+}
+
+const char* customccl_last_error(void) { return last_error.text; }
+
+int32_t customccl_last_error_rank(void) { return last_error.culprit; }

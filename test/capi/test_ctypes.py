@@ -1,0 +1,222 @@
+"""The C ABI from Python processes that never import torch: operations, failures with texts, nothing left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+HEAD = "import os, signal, sys, threading, time\nimport abi\nfrom abi import *\ntoken, rank, size = arguments()\n"
+TAIL = "\nassert 'torch' not in sys.modules\n"
+
+
+class Meeting:
+    """Ranks started one by one, which meet in a directory that must be empty in the end."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.environment = {**os.environ, "XDG_RUNTIME_DIR": str(folder)}
+        self.environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(Path(__file__).parent)])
+        self.token = subprocess.run(
+            [sys.executable, "-c", "import abi; print(abi.make_token())"],
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+        self.started: list[subprocess.Popen[str]] = []
+
+    def start(self, code: str, rank: int, size: int) -> subprocess.Popen[str]:
+        program = HEAD + textwrap.dedent(code) + TAIL
+        command = [sys.executable, "-c", program, self.token, str(rank), str(size)]
+        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        self.started.append(subprocess.Popen(command, env=self.environment, cwd=self.folder.parent, **streams))
+        return self.started[-1]
+
+    def run(self, code: str, size: int) -> None:
+        """The same program on all ranks, to a good end."""
+        for rank in range(size):
+            self.start(code, rank, size)
+        self.join()
+
+    def join(self) -> None:
+        for process in self.started:
+            output, _ = process.communicate(timeout=60)
+            assert process.returncode in (0, -signal.SIGKILL), output
+        assert list(self.folder.iterdir()) == []
+
+    def wait_for(self, pattern: str) -> Path:
+        for _ in range(6000):
+            for found in self.folder.glob(pattern):
+                return found
+            time.sleep(0.01)  # a look now and then, until it is there
+        raise AssertionError(f"no {pattern} in {self.folder}")
+
+
+@pytest.fixture
+def meeting(tmp_path):
+    (tmp_path / "run").mkdir()
+    meeting = Meeting(tmp_path / "run")
+    yield meeting
+    for process in meeting.started:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_operations(meeting, size):
+    meeting.run(
+        """
+        comm = Comm(token, rank, size)
+        assert comm.code == OK, last_error()
+        assert comm.sum([rank, 5]) == [size * (size - 1) // 2, 5 * size]
+        gathered = (c_int64 * size)()
+        assert comm.run(ALL_GATHER, byref(c_int64(rank * 7)), gathered, 1) == OK
+        assert list(gathered) == [7 * i for i in range(size)]
+        source, got = c_int32(-9), c_double()
+        if size > 1:
+            assert comm.run(SEND, byref(c_double(rank)), None, 1, FLOAT64, peer=(rank + 1) % size, tag=3) == OK
+            assert comm.run(RECV, None, byref(got), 1, FLOAT64, peer=-1, tag=3, source=pointer(source)) == OK
+            assert source.value == got.value == (rank - 1) % size
+        assert comm.barrier() == comm.async_error() == comm.destroy() == OK
+        """,
+        size,
+    )
+
+
+def test_a_killed_rank_is_named(meeting):
+    meeting.run(
+        """
+        comm = Comm(token, rank, size, name="three", global_ranks=[10, 11, 12])
+        assert comm.sum([1]) == [3]
+        if rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        assert comm.barrier() == PEER_DIED
+        assert abi.library.customccl_last_error_rank() == 11
+        assert 'of group "three" failed' in last_error() and "rank 11 (pid " in last_error(), last_error()
+        assert comm.async_error() == PEER_DIED
+        assert comm.destroy() == OK
+        """,
+        3,
+    )
+
+
+def test_a_timeout_in_init_names_the_rank_and_ends_the_others_wait(meeting):
+    late = textwrap.dedent("""
+        began = time.monotonic()
+        comm = Comm(token, rank, size, timeout_ms={limit})
+        assert comm.code == {code}, (comm.code, last_error())
+        assert "global rank 1 did not join" in last_error(), last_error()
+        assert abi.library.customccl_last_error_rank() == 1
+        assert time.monotonic() - began < 30
+        """)
+    told = late.format(limit=60000, code="ABORTED") + 'assert "gave up: customccl: rank 2" in last_error()\n'
+    meeting.start(told, 0, 3)
+    meeting.wait_for("*/rank-0")
+    meeting.start(late.format(limit=300, code="TIMEOUT"), 2, 3)
+    meeting.join()
+
+
+def test_a_rank_killed_in_init_leaves_nothing_once_the_others_return(meeting):
+    victim = meeting.start("Comm(token, rank, size)", 1, 3)
+    directory = meeting.wait_for("*/rank-1").parent
+    assert directory.stat().st_mode & 0o777 == 0o700
+    victim.kill()
+    victim.wait()
+    assert directory.exists()
+    meeting.start(
+        """
+        comm = Comm(token, rank, size, timeout_ms=2000)
+        assert comm.code in (UNREACHABLE, PEER_DIED, TIMEOUT) and "global rank 1" in last_error(), last_error()
+        """,
+        0,
+        3,
+    )
+    meeting.join()
+
+
+def test_two_processes_as_the_same_rank(meeting):
+    meeting.start("comm = Comm(token, rank, size)\nassert comm.code == ABORTED, last_error()", 0, 2)
+    meeting.wait_for("*/rank-0")
+    meeting.start(
+        """
+        comm = Comm(token, rank, size)
+        assert comm.code == INVALID_ARGUMENT and "two ranks join as rank/0" in last_error(), last_error()
+        """,
+        0,
+        2,
+    )
+    meeting.join()
+
+
+def test_places_where_nobody_can_meet(meeting):
+    meeting.run(
+        """
+        comm = Comm(token, 0, 2, directory="/nowhere/at/all")
+        assert comm.code == SYSTEM and "/nowhere/at/all/customccl-" in last_error(), last_error()
+        assert "customccl_options.directory" in last_error()
+        place = os.path.join(os.environ["XDG_RUNTIME_DIR"], "customccl-" + token.split(":")[1])
+        os.mkdir(place, 0o755)
+        comm = Comm(token, 0, 2)
+        assert comm.code == SYSTEM and "open to others" in last_error(), last_error()
+        os.rmdir(place)
+        """,
+        1,
+    )
+
+
+def test_an_explicit_directory(meeting, tmp_path):
+    place = tmp_path / "elsewhere"
+    place.mkdir()
+    meeting.run(f"comm = Comm(token, rank, size, directory={str(place)!r})\nassert comm.sum([rank]) == [1]", 2)
+    assert list(place.iterdir()) == []
+
+
+def test_a_forked_child_cannot_use_its_parents_communicator(meeting):
+    meeting.run(
+        """
+        comm = Comm(token, rank, size)
+        child = os.fork()
+        if child == 0:
+            good = comm.barrier() == CLOSED and "forked" in last_error() and comm.destroy() == OK
+            os._exit(0 if good else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        assert comm.sum([1]) == [2]
+        assert comm.destroy() == OK
+        """,
+        2,
+    )
+
+
+def test_ranks_that_are_threads_and_an_abort_from_outside(meeting):
+    meeting.run(
+        """
+        comms, failures = [None] * 3, []
+
+        def be(i):
+            comms[i] = Comm(token, i, 3)
+            if comms[i].code != OK or comms[i].sum([i]) != [3] or last_error() != "":
+                failures.append(last_error())
+            ready.wait()
+            if i != 2 and (comms[i].barrier() != ABORTED or "enough of it" not in last_error()):
+                failures.append(f"{i}: {last_error()}")
+
+        ready = threading.Barrier(4)
+        threads = [threading.Thread(target=be, args=(i,)) for i in range(3)]
+        for thread in threads:
+            thread.start()
+        ready.wait()
+        assert comms[0].abort("enough of it") == OK
+        for thread in threads:
+            thread.join()
+        assert not failures, failures
+        assert last_error() == ""
+        assert [comms[i].destroy() for i in (1, 0, 2)] == [OK, OK, OK]
+        """,
+        1,
+    )
