@@ -138,12 +138,12 @@ def global_root(context: Context) -> None:
     if context.rank == 0:
         context.note(bystander=True)
         return
-    trials: tuple[tuple[dict[str, Any], int], ...] = (
+    trials: list[tuple[dict[str, Any], int]] = [
         ({"src": 2}, 2),
         ({"group_src": 0}, 1),
         ({"src": 1}, 1),
         ({"group_src": 1}, 2),
-    )
+    ]
     for arguments, want in trials:
         value = torch.full((5,), context.rank, dtype=torch.int32, device=context.device)
         dist.broadcast(value, group=group, **arguments)

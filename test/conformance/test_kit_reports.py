@@ -1,0 +1,159 @@
+"""What a run writes: valid by its schema, readable as JUnit, comparable, and a page that works in a browser."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import re
+import shutil
+import subprocess
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from torch_customccl.conformance.cli import main
+from torch_customccl.conformance.model import Case, CaseResult, RankOutcome, Verdict
+from torch_customccl.conformance.report import compare, matrix, writer
+from torch_customccl.conformance.report import result as result_file
+from torch_customccl.conformance.report.result import RunFacts, build, exit_code
+
+SCHEMA = Path(result_file.__file__).with_name("schema.json")
+DIMS = {"op": "all_reduce", "dtype": "f32", "layout": "contiguous", "reduce_op": "sum"}
+
+
+def made(*verdicts: Verdict, tier: str = "standard") -> dict[str, Any]:
+    results = []
+    for number, verdict in enumerate(verdicts):
+        case = Case(f"coll/all_reduce/ws2/case{number}", "data", "AR-01", "data", 2, DIMS)
+        stack = 'Thread 1\n  File "wait_for_peer.py", line 7' if verdict is Verdict.HANG else ""
+        ranks = [RankOutcome(rank, "stuck" if stack else "ok", stack=stack, message="no answer\x00") for rank in (0, 1)]
+        results.append(CaseResult(case, verdict, [] if verdict is Verdict.PASS else ranks, duration_ms=2.5))
+    environment = {
+        "torch": "2.13.0",
+        "python": "3.11",
+        "os": "Linux",
+        "cpu": "x",
+        "cores": 2,
+        "ram_gib": 4.0,
+        "shm_mib": 1,
+        "container": False,
+        "env": {},
+    }
+    facts = RunFacts(
+        "toy",
+        "cpu",
+        tier,
+        1,
+        "python -m torch_customccl.conformance --backend toy",
+        False,
+        ["a test"],
+        "abc",
+        {"backend": "toy", "version": "1", "modules": []},
+        environment,
+        "2026-01-01T00:00:00",
+        1.0,
+        "python -m torch_customccl.conformance --backend toy --seed 1",
+    )
+    return build(facts, results)
+
+
+ALL = made(*Verdict)
+
+
+def test_the_schema_accepts_every_verdict() -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    jsonschema.validate(json.loads(json.dumps(ALL)), json.loads(SCHEMA.read_text()))
+
+
+def test_a_result_file_is_read_back_and_a_newer_one_refused(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    result_file.save(ALL, path)
+    assert result_file.load(path) == json.loads(path.read_text())
+    path.write_text(json.dumps({**ALL, "schema_version": 99}))
+    with pytest.raises(ValueError, match="schema version 99"):
+        result_file.load(path)
+
+
+def test_junit_counts_and_keeps_the_stacks(tmp_path: Path) -> None:
+    writer.write_all(ALL, tmp_path, packed=True)
+    suite = ET.parse(tmp_path / "junit.xml").getroot()[0]
+    assert suite.attrib["tests"] == str(len(Verdict))
+    counts = {name: int(suite.attrib[name]) for name in ("errors", "failures", "skipped")}
+    assert counts == {"errors": 4, "failures": 5, "skipped": 3}
+    assert "wait_for_peer.py" in (tmp_path / "junit.xml").read_text()
+    assert (tmp_path / "official.zip").stat().st_size > 1000
+
+
+def test_exit_codes() -> None:
+    assert exit_code(made(Verdict.PASS, Verdict.UNSUPPORTED)) == 0
+    assert exit_code(made(Verdict.PASS, Verdict.WRONG_RESULT)) == 1
+    assert exit_code(made(Verdict.PASS, Verdict.HARNESS_ERROR)) == 3
+    assert exit_code(made(Verdict.UNSUPPORTED, Verdict.NOT_RUN)) == 4
+    assert main(["--backend", "gloo", "--profile", "nonsense"]) == 2
+    assert main(["--explain", "XX-99"]) == 2
+
+
+def test_compare_puts_regressions_first(tmp_path: Path) -> None:
+    before, after = made(Verdict.PASS, Verdict.HANG), made(Verdict.CRASH, Verdict.PASS, Verdict.PASS)
+    difference = compare.compare(before, after)
+    assert [row[1:] for row in difference.regressions] == [("pass", "crash")]
+    assert len(difference.improvements) == 1 and len(difference.added) == 1
+    paths = [tmp_path / name for name in ("a.json", "b.json")]
+    for path, each in zip(paths, (before, after), strict=True):
+        result_file.save(each, path)
+    assert main(["compare", *map(str, paths)]) == 1
+    assert main(["compare", str(paths[0]), str(paths[0])]) == 0
+    with pytest.raises(ValueError, match="tier differs"):
+        compare.compare(before, made(Verdict.PASS, tier="full"))
+
+
+def test_the_matrix_has_a_column_for_each_run_and_one_for_nccl() -> None:
+    page = matrix.as_markdown([made(Verdict.PASS), made(Verdict.WRONG_RESULT)])
+    assert "| operation | toy (cpu) | toy (cpu) | nccl (cuda) |" in page
+    assert re.search(r"\| all_reduce \| ✓ 1 \| ✗ wrong_result \(0/1 pass\) \| not run \|", page)
+
+
+def browser() -> str:
+    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if not found and os.environ.get("CI"):
+        pytest.fail("no Chromium on a CI machine: install Debian's package chromium")
+    if not found:
+        pytest.skip("no Chromium here; Debian's package chromium has it")
+    return found
+
+
+def text_of_page(path: Path, address: str, tmp_path: Path) -> str:
+    """The page as it stands after its script has run."""
+    done = subprocess.run(
+        [
+            browser(),
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            f"--user-data-dir={tmp_path}/profile",
+            "--virtual-time-budget=3000",
+            "--dump-dom",
+            f"file://{path}#{address}",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=True,
+    )
+    body = done.stdout.split("<main>")[1].split("</main>")[0]
+    return html.unescape(re.sub(r"<[^>]+>", " ", body))
+
+
+def test_the_page_filters_by_its_address_and_shows_the_stacks_of_a_hang(tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    writer.write_html([ALL], path)
+    assert not re.search(r"(src|href)=\"(?!https://docs|https://github)", path.read_text()), "the page loads something"
+    everything = text_of_page(path, "", tmp_path)
+    assert f"{len(Verdict)} cases, worst first" in everything
+    hang = text_of_page(path, "rows=op&cols=dtype&verdict=hang", tmp_path)
+    assert "1 cases, worst first" in hang and "wait_for_peer.py" in hang and "rank 1: stuck" in hang
+    cell = text_of_page(path, "verdict=crash&row=all_reduce&col=f32&run=toy (cpu)", tmp_path)
+    assert "1 cases in toy (cpu), all_reduce x f32" in cell
