@@ -27,18 +27,24 @@ def label(block: Block) -> str:
     return f"{name(block.page)}:{block.line}"
 
 
-def run(command: list[str], folder: Path, limit: int, **more: str) -> str:
+def run(command: list[str], folder: Path, limit: int, **more: str) -> None:
     scripts = str(Path(sys.executable).parent)
     environment = {**os.environ, "PATH": f"{scripts}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1", **more}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=limit)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with subprocess.Popen(command, cwd=folder, env=environment, **pipes) as started:
+        try:
+            output, _ = started.communicate(timeout=limit)
+        except subprocess.TimeoutExpired:
+            started.terminate()  # torchrun ends its ranks then
+            output, _ = started.communicate()
+            pytest.fail(f"not done in {limit} s: {output}")
+    assert started.returncode == 0, output
 
 
-def run_program(text: str, ranks: str | None, folder: Path, script: Path, limit: int = 100, **more: str) -> str:
+def run_program(text: str, ranks: str | None, folder: Path, script: Path, limit: int = 100, **more: str) -> None:
     script.write_text(text)
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", ranks] if ranks else []
-    return run([sys.executable, *torchrun, str(script)], folder, limit, **more)
+    run([sys.executable, *torchrun, str(script)], folder, limit, **more)
 
 
 PROGRAMS = [block for block in blocks_of_all("python") if "file" in block.words]
@@ -69,6 +75,12 @@ def test_programs_that_compile_run(block, tmp_path):
     jobs = str(len(os.sched_getaffinity(0)))
     more = {"TORCH_EXTENSIONS_DIR": str(kept), "MAX_JOBS": os.environ.get("MAX_JOBS", jobs)}
     run_program(block.text, block.words.get("ranks"), ROOT, script, limit=1400, **more)
+
+
+def test_sources_have_names_of_their_own():
+    """torch.utils.cpp_extension.load names an object after its source without the folder."""
+    names = [source.name for source in (ROOT / "csrc").rglob("*.cpp")]
+    assert sorted(set(names)) == sorted(names)
 
 
 @pytest.mark.parametrize("block", blocks_of_all("bash"), ids=label)
