@@ -24,7 +24,7 @@ def info() -> dict[str, Any]:
 
 
 def include_dir() -> str:
-    """The folder of `customccl.h`, the C interface (docs/c-abi.md). Files for pkg-config and CMake: in `lib` beside it."""
+    """The folder of `customccl.h`, the C interface (docs/c-abi.md)."""
     return str(Path(__file__).parent / "include")
 
 
