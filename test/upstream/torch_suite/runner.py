@@ -56,12 +56,16 @@ class Runner:
         self._process.wait()
         self._process, self._buffer = None, b""
 
+    def close(self) -> None:
+        """The end for good."""
+        self.end()
+        self._directory.cleanup()
+
     def __enter__(self) -> Runner:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.end()
-        self._directory.cleanup()
+        self.close()
 
     def _start(self) -> subprocess.Popen[bytes]:
         environment = {
