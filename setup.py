@@ -37,7 +37,7 @@ class CMakeBuild(build_ext):
     """Configures, builds and installs the component "package" of the CMake graph into the wheel or the source tree."""
 
     def run(self) -> None:
-        folder = Path(os.environ.get("CUSTOMCCL_BUILD") or ROOT / "build" / "package")
+        folder = Path(os.environ.get("BUILD_FOLDER") or ROOT / "build" / "package")
         # In place (editable install): the libraries land beside the Python files.
         target = ROOT if self.inplace else Path(self.build_lib).resolve()
         cmake = tool("cmake")

@@ -48,8 +48,8 @@ class SharedPage {
   std::byte* base_ = nullptr;
 };
 
-Mechanism outcome(std::string name, const Status& status, std::string detail) {
-  return {std::move(name), status.ok(), status.ok() ? std::move(detail) : status.message};
+Mechanism outcome(std::string name, const Status& status, const std::string& detail) {
+  return {std::move(name), status.ok(), status.ok() ? detail : status.message};
 }
 
 Mechanism probe_shared_memory() {

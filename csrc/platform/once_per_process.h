@@ -1,25 +1,28 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
-#include <mutex>
 
 #include "platform/process.h"
 
 namespace customccl {
 
 // The one instance of T in this process, made when first asked for and never destroyed (its threads run until the process is
-// gone). A forked child gets a fresh one: threads and locks of the parent's do not exist there.
+// gone). A forked child gets a fresh one: threads of the parent's do not exist there, and its locks may be held for ever.
+// No lock here either, for the same reason. Making a T must be free of side effects: of two made at once, one is thrown away.
 template <class T>
 T& once_per_process() {
-  static std::mutex mutex;
-  static T* instance = nullptr;
-  static std::uint64_t generation = 0;
-  const std::lock_guard lock(mutex);
-  if (instance == nullptr || generation != fork_generation()) {
-    instance = new T();
-    generation = fork_generation();
-  }
-  return *instance;
+  struct Made {
+    T value;
+    std::uint64_t generation = fork_generation();
+  };
+  static std::atomic<Made*> current{nullptr};
+  Made* seen = current.load(std::memory_order_acquire);
+  if (seen != nullptr && seen->generation == fork_generation()) return seen->value;
+  auto* fresh = new Made();
+  if (current.compare_exchange_strong(seen, fresh, std::memory_order_acq_rel)) return fresh->value;
+  delete fresh;
+  return seen->value;
 }
 
 }  // namespace customccl

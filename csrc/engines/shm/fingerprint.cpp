@@ -32,6 +32,9 @@ std::uint64_t fingerprint(const Operation& op, const PairCounts& pairs) {
   Hash hash;
   hash.add(op.sequence);
   hash.add(kind_of(call));
+  // How it is cut up follows from the counts and from settings, which may differ between ranks.
+  hash.add(op.chunk);
+  hash.add(op.room);
   if (is_personal(call.op)) {
     hash.add(pairs.uniform() ? pairs.uniform_count() : ~std::uint64_t{0});
   } else if (call.op == Op::kAllGather) {
