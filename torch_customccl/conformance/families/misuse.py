@@ -80,7 +80,6 @@ def _local(context: Context) -> dict[str, tuple[str, Callable[[], Any], tuple[st
         "root_too_big": ("broadcast", lambda: dist.broadcast(one, src=n + 5), ("rank", "root")),
         "root_negative": ("reduce", lambda: dist.reduce(one, dst=-7), ("rank", "root")),
         "peer_too_big": ("send_recv", lambda: dist.isend(one, n + 5), ("rank", "peer", "destination")),
-        "tag_negative": ("send_recv", lambda: dist.isend(one, (context.rank + 1) % n, tag=-3), ("tag",)),
         "shared_output": ("all_reduce", lambda: dist.all_reduce(stretched), ("stride", "overlap", "memory", "dense")),
         "shared_gather_output": (
             "all_gather_into_tensor",
@@ -104,7 +103,6 @@ _LOCAL = {
     "root_too_big": "broadcast",
     "root_negative": "reduce",
     "peer_too_big": "send_recv",
-    "tag_negative": "send_recv",
     "shared_output": "all_reduce",
     "shared_gather_output": "all_gather_into_tensor",
     "sparse": "broadcast",
