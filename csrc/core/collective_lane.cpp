@@ -43,11 +43,19 @@ void CollectiveLane::pop(Status status, Finished& finished) {
   finish(task, std::move(status), finished);
 }
 
-Status CollectiveLane::find_failure(Finished&) {
+Status CollectiveLane::find_failure(Finished& finished) {
   if (head_ == nullptr) return {};
-  if (Status status = engine_.diagnose(head_->operation()); !status.ok()) return status;
-  if (!head_->deadline().passed()) return {};
-  return group_.timed_out(engine_.awaited(head_->operation()));
+  if (!engine_.diagnose(head_->operation()).ok()) {
+    // What a peer published before it died or left still counts: take that first, then see whether anything is missing.
+    advance(finished);
+    if (!finished.failure.ok()) return finished.failure;
+    if (head_ == nullptr) return {};
+    if (Status status = engine_.diagnose(head_->operation()); !status.ok()) return status;
+  }
+  for (Task* task = head_; task != nullptr; task = next_of(*task)) {
+    if (task->deadline().passed()) return group_.timed_out(engine_.awaited(head_->operation()));
+  }
+  return {};
 }
 
 void CollectiveLane::drop_all(const Status& why, Finished& finished) {

@@ -132,9 +132,10 @@ void Communicator::post(const std::shared_ptr<Task>& task) {
   if (!task->done()) Progress::get().watch(std::shared_ptr<Lane>(shared_from_this(), &lane));
 }
 
-bool Communicator::wait(const Task& task, Nanos limit) {
+bool Communicator::wait(Task& task, Nanos limit) {
   if (task.done()) return true;
   Lane& lane = lane_of(task.call());
+  if (generation_ != fork_generation()) return lane.abandon(task), true;
   if (limit.count() <= 0) {
     wait_for(lane, task);
     return true;
@@ -146,9 +147,10 @@ bool Communicator::wait(const Task& task, Nanos limit) {
   return task.done();
 }
 
-bool Communicator::poll(const Task& task) {
+bool Communicator::poll(Task& task) {
   if (task.done()) return true;
   Lane& lane = lane_of(task.call());
+  if (generation_ != fork_generation()) return lane.abandon(task), true;
   lane.drive();
   if (!task.done()) lane.inspect();
   return task.done();
@@ -170,14 +172,14 @@ void Communicator::close() { end({Code::kClosed, "the group was destroyed on thi
 void Communicator::fail(const Status& why) { end(why, false); }
 
 void Communicator::end(const Status& why, bool leave) {
+  // The parent's group: its memory is not mapped here, and its locks may be held by threads that do not exist here.
+  if (generation_ != fork_generation()) {
+    [[maybe_unused]] Engine* parents = engine_.release();
+    return;
+  }
   {
     const std::lock_guard lock(failure_mutex_);
     if (engine_ == nullptr) return;
-    if (generation_ != fork_generation()) {
-      // The parent's group: its memory is not mapped here, and its locks may be held by threads that do not exist here.
-      static_cast<void>(engine_.release());
-      return;
-    }
     if (!leave && failed_.load(std::memory_order_relaxed)) return;
     if (!failed_.load(std::memory_order_relaxed)) failure_ = why;
     failed_.store(true, std::memory_order_release);
@@ -192,6 +194,7 @@ void Communicator::end(const Status& why, bool leave) {
 }
 
 Status Communicator::health() const {
+  if (generation_ != fork_generation()) return {Code::kClosed, "this process was forked from the one that made the group"};
   const std::lock_guard lock(failure_mutex_);
   return failure_;
 }

@@ -32,11 +32,11 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // Takes `task` in and returns. It completes whether or not anybody waits for it.
   void post(const std::shared_ptr<Task>& task);
   // Waits until `task` is done or `limit` passed (then false, and the task goes on).
-  bool wait(const Task& task, Nanos limit);
+  bool wait(Task& task, Nanos limit);
   // What to say when wait() returned false.
   std::string still_waiting(const Task& task, Nanos limit) const;
   // Whether `task` is done, after an attempt to move it.
-  bool poll(const Task& task);
+  bool poll(Task& task);
 
   // Ends the group on all ranks. The first reason wins.
   void abort(const std::string& why);

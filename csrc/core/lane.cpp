@@ -2,11 +2,15 @@
 
 #include "core/callbacks.h"
 #include "core/progress.h"
+#include "host/host_arena.h"
 #include "platform/cpu.h"
 
 namespace customccl {
 
 void Finished::deliver() {
+  if (tasks_.empty()) return;
+  // Another thread of this process may sleep until one of them is done.
+  if (HostArena* arena = HostArena::existing(); arena != nullptr) arena->header().bell.ring(true);
   for (auto& task : std::exchange(tasks_, {})) {
     if (Progress::is_this_thread()) {
       Callbacks::get().run(std::move(task));
@@ -25,7 +29,7 @@ bool Lane::advance_until(const Task& task, Finished& finished) {
 
 bool Lane::drive_locked() {
   Finished finished;
-  const bool moved = !closed_ && advance(finished);
+  const bool moved = running() && advance(finished);
   leave(finished);
   return moved;
 }
@@ -39,7 +43,7 @@ void Lane::post(Task& task, int looks, std::shared_ptr<Task> keep_alive) {
     finish(task, refusal(task), finished);
   } else {
     accept(task, finished);
-    while (!advance_until(task, finished) && --looks > 0) relax();
+    while (running() && !advance_until(task, finished) && --looks > 0) relax();
   }
   leave(finished);
 }
@@ -55,7 +59,7 @@ void Lane::reject(Task& task, std::shared_ptr<Task> keep_alive) {
 void Lane::inspect() {
   if (!busy() || !mutex_.try_lock()) return;
   Finished finished;
-  if (!closed_) finished.failure = find_failure(finished);
+  if (running()) finished.failure = find_failure(finished);
   leave(finished);
 }
 
@@ -68,6 +72,7 @@ void Lane::close(const Status& why) {
 }
 
 void Lane::leave(Finished& finished) {
+  failed_ = failed_ || !finished.failure.ok();
   mutex_.unlock();
   if (!finished.failure.ok()) end_group(finished.failure);
   finished.deliver();

@@ -40,6 +40,8 @@ class Lane {
   void post(Task& task, int looks, std::shared_ptr<Task> keep_alive = nullptr);
   // Ends a task at once, without touching anything else.
   void reject(Task& task, std::shared_ptr<Task> keep_alive);
+  // The same for a task that this process inherited in the queue when it was forked.
+  void abandon(Task& task) { reject(task, std::move(task.keep_alive_)); }
 
   // Slow path: deadlines, dead peers. Ends the group if it must.
   void inspect();
@@ -79,6 +81,8 @@ class Lane {
   static Task*& next_of(Task& task) { return task.next_; }
 
  private:
+  // Between a failure and close() the lane takes tasks in, which close() ends, but drives none.
+  bool running() const { return !closed_ && !failed_; }
   bool drive_locked();
   bool advance_until(const Task& task, Finished& finished);
   // Releases the lock, then does what must be done without it.
@@ -86,6 +90,7 @@ class Lane {
 
   std::mutex mutex_;
   bool closed_ = false;
+  bool failed_ = false;
   std::atomic<int> pending_{0};
 };
 

@@ -10,6 +10,11 @@ bool accepts(const Call& recv, int source, std::int64_t tag) {
   return (recv.peer == kAnySource || recv.peer == source) && recv.tag == tag;
 }
 
+// What a message that is set aside costs.
+std::size_t footprint(const Message& message) {
+  return message.data == nullptr ? 0 : sizeof(Message) + message.header.total;
+}
+
 }  // namespace
 
 Task* Mailbox::take_recv(int source, std::int64_t tag) {
@@ -34,12 +39,12 @@ std::optional<Message> Mailbox::take_message(const Call& recv) {
   if (found == messages_.end()) return std::nullopt;
   Message message = std::move(*found);
   messages_.erase(found);
-  if (message.data != nullptr) source_of(message.source).aside_bytes -= message.header.total;
+  source_of(message.source).aside_bytes -= footprint(message);
   return message;
 }
 
 void Mailbox::set_aside(Message message) {
-  if (message.data != nullptr) source_of(message.source).aside_bytes += message.header.total;
+  source_of(message.source).aside_bytes += footprint(message);
   messages_.push_back(std::move(message));
 }
 

@@ -47,6 +47,7 @@ void wait_until(SpinBudget& budget, Doorbell& bell, Done&& done, Move&& move, Sl
   constexpr Nanos kLongSleep = std::chrono::milliseconds(8);  // bounds how late a death is noticed
   for (unsigned round = 1; !done(); ++round) {
     if (move()) {
+      if (round % 64 == 0) slow();  // what moves may be others' work
       begin = Clock::now();
       continue;
     }

@@ -36,7 +36,8 @@ class alignas(128) Doorbell {
   void sleep(Nanos timeout, Ready&& ready) {
     const std::uint32_t seen = bell_.load(std::memory_order_acquire);
     sleepers_.fetch_add(1, std::memory_order_seq_cst);
-    if (fence_.load(std::memory_order_relaxed) == 0) process_barrier();
+    const bool barrier = fence_.load(std::memory_order_relaxed) == 0 && process_barrier();
+    if (!barrier) std::atomic_thread_fence(std::memory_order_seq_cst);
     if (!ready()) futex_wait(bell_, seen, timeout);
     sleepers_.fetch_sub(1, std::memory_order_relaxed);
   }

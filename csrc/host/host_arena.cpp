@@ -1,40 +1,40 @@
 #include "host/host_arena.h"
 
+#include <atomic>
 #include <new>
 
 #include "host/keeper.h"
+#include "platform/once_per_process.h"
 #include "platform/settings.h"
 
 namespace customccl {
 
 namespace {
 
-std::mutex instance_mutex;
-HostArena* instance = nullptr;          // leaked on purpose: peers may read it until the process is gone
-std::uint64_t instance_generation = 0;  // the fork generation that made it
+struct Instance {
+  std::mutex making;
+  std::atomic<HostArena*> arena{nullptr};  // never destroyed: peers may read it until the process is gone
+};
 
 }  // namespace
 
 Status HostArena::get(HostArena*& out) {
-  const std::lock_guard lock(instance_mutex);
   watch_for_fork();
-  if (instance == nullptr || instance_generation != fork_generation()) {
+  auto& instance = once_per_process<Instance>();
+  const std::lock_guard lock(instance.making);
+  if (instance.arena.load(std::memory_order_relaxed) == nullptr) {
     auto* fresh = new HostArena();
     if (Status status = fresh->create(); !status.ok()) {
       delete fresh;
       return status;
     }
-    instance = fresh;
-    instance_generation = fork_generation();
+    instance.arena.store(fresh, std::memory_order_release);
   }
-  out = instance;
+  out = instance.arena.load(std::memory_order_relaxed);
   return {};
 }
 
-HostArena* HostArena::existing() {
-  const std::lock_guard lock(instance_mutex);
-  return instance_generation == fork_generation() ? instance : nullptr;
-}
+HostArena* HostArena::existing() { return once_per_process<Instance>().arena.load(std::memory_order_acquire); }
 
 Status HostArena::create() {
   bytes_ = settings().arena_bytes;

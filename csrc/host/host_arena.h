@@ -42,6 +42,7 @@ class HostArena {
 
  private:
   HostArena() : ranges_(0) {}
+  ~HostArena() { unmap_memory(base_, bytes_); }  // only of one that could not be made
   Status create();
 
   MemoryFile file_;

@@ -87,8 +87,9 @@ Status start_keeper(HostArena& arena) {
   auto adopted = std::make_shared<std::promise<bool>>();
   auto sockets = std::make_shared<std::pair<Fd, Fd>>(std::move(listener), std::move(bell));
   start_background_thread("customccl-keep", [&arena, sockets, adopted] {
-    adopted->set_value(arena.header().life.adopt());
-    keep(arena, sockets->first, sockets->second);
+    const bool alive = arena.header().life.adopt();
+    adopted->set_value(alive);
+    if (alive) keep(arena, sockets->first, sockets->second);  // else the arena is given up
   });
   if (!adopted->get_future().get()) {
     return {Code::kSystem,

@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "host/keeper.h"
+#include "platform/once_per_process.h"
 
 namespace customccl {
 
@@ -12,18 +13,20 @@ namespace {
 struct Departed {
   std::vector<Block> blocks;
   std::function<bool()> unreadable;
-  std::uint64_t generation;
 };
 
-std::mutex limbo_mutex;
-auto& departed = *new std::list<Departed>();  // leaked on purpose (no static destructors)
+struct Limbo {
+  std::mutex mutex;
+  std::list<Departed> departed;
+};
 
 }  // namespace
 
 void bury(std::vector<Block> blocks, std::function<bool()> unreadable) {
   {
-    const std::lock_guard lock(limbo_mutex);
-    departed.push_back({std::move(blocks), std::move(unreadable), fork_generation()});
+    auto& limbo = once_per_process<Limbo>();
+    const std::lock_guard lock(limbo.mutex);
+    limbo.departed.push_back({std::move(blocks), std::move(unreadable)});
   }
   if (!reclaim_limbo()) wake_keeper();
 }
@@ -31,14 +34,14 @@ void bury(std::vector<Block> blocks, std::function<bool()> unreadable) {
 bool reclaim_limbo() {
   HostArena* arena = HostArena::existing();
   if (arena == nullptr) return true;
-  const std::lock_guard lock(limbo_mutex);
-  departed.remove_if([arena](const Departed& group) {
-    if (group.generation != fork_generation()) return true;  // the parent's, not ours
+  auto& limbo = once_per_process<Limbo>();
+  const std::lock_guard lock(limbo.mutex);
+  limbo.departed.remove_if([arena](const Departed& group) {
     if (!group.unreadable()) return false;
     for (const Block& block : group.blocks) arena->release(block);
     return true;
   });
-  return departed.empty();
+  return limbo.departed.empty();
 }
 
 }  // namespace customccl

@@ -11,17 +11,35 @@
 #include "host/host_arena.h"
 #include "host/keeper.h"
 #include "platform/memory_file.h"
+#include "platform/once_per_process.h"
 #include "platform/unix_socket.h"
 
 namespace customccl {
 
 namespace {
 
-std::mutex registry_mutex;
-// Mapped arenas; an entry lives as long as a group uses it. A forked child has none of its parent's mappings, so the fork
-// generation is part of the key. Leaked on purpose (no static destructors).
-using Key = std::pair<std::uint64_t, Id128>;
-auto& registry = *new std::map<Key, std::weak_ptr<PeerArena>>();
+// Mapped arenas; an entry lives as long as a group uses it.
+class Registry {
+ public:
+  std::shared_ptr<PeerArena> find(const Id128& id) {
+    const std::lock_guard lock(mutex_);
+    const auto known = arenas_.find(id);
+    return known == arenas_.end() ? nullptr : known->second.lock();
+  }
+  // What was mapped first stays when two threads have mapped the same.
+  std::shared_ptr<PeerArena> keep(const Id128& id, std::shared_ptr<PeerArena> mapped) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(arenas_, [](const auto& entry) { return entry.second.expired(); });
+    std::weak_ptr<PeerArena>& entry = arenas_[id];
+    if (auto first = entry.lock(); first != nullptr) return first;
+    entry = mapped;
+    return mapped;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<Id128, std::weak_ptr<PeerArena>> arenas_;
+};
 
 std::string boot_id() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
@@ -83,21 +101,18 @@ PeerArena::~PeerArena() {
 Status attach(const ArenaAddress& address, const Deadline& deadline, std::shared_ptr<PeerArena>& out) {
   HostArena* own = nullptr;
   if (Status status = HostArena::get(own); !status.ok()) return status;
-  const std::lock_guard lock(registry_mutex);
-  std::erase_if(registry, [](const auto& entry) { return entry.second.expired(); });
-  const Key key{fork_generation(), address.id};
-  if (const auto known = registry.find(key); known != registry.end()) {
-    out = known->second.lock();
-    if (out != nullptr) return {};
-  }
+  auto& registry = once_per_process<Registry>();
+  if (out = registry.find(address.id); out != nullptr) return {};
+  // No lock while the peer is asked: it may be stopped, and others want to attach elsewhere.
+  std::shared_ptr<PeerArena> mapped;
   if (address.id == own->header().id) {
-    out = std::make_shared<PeerArena>(own->base(), own->bytes(), false);
+    mapped = std::make_shared<PeerArena>(own->base(), own->bytes(), false);
   } else if (address.boot_id != boot_id()) {
     return unreachable(address, "it runs under another kernel");
-  } else if (Status status = map_peer(address, deadline, out); !status.ok()) {
+  } else if (Status status = map_peer(address, deadline, mapped); !status.ok()) {
     return status;
   }
-  registry[key] = out;
+  out = registry.keep(address.id, std::move(mapped));
   return {};
 }
 

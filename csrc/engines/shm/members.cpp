@@ -4,6 +4,7 @@
 #include <cstring>
 #include <new>
 
+#include "engines/shm/geometry.h"
 #include "engines/shm/member_record.h"
 #include "host/limbo.h"
 #include "platform/settings.h"
@@ -14,19 +15,23 @@ namespace {
 
 std::string key_of(int member) { return "rank/" + std::to_string(member); }
 
-// Groups share the budget: once half of it is in use, new groups get smaller slots. Never below 64 KiB.
-std::size_t proposed_slot_bytes(const HostArena& arena) {
+// Groups share the budget: once half of it is in use, new groups get smaller slots. Never below 64 KiB, nor below a cache
+// line for every member.
+std::size_t proposed_slot_bytes(const HostArena& arena, int size) {
   std::size_t slot = settings().slot_bytes;
   const std::size_t used = arena.bytes_in_use();
   for (std::size_t limit = settings().staging_budget / 2; used > limit && slot > (64 << 10); limit += limit / 2)
     slot /= 2;
-  return slot;
+  return std::max(slot / kCacheLine, static_cast<std::size_t>(size)) * kCacheLine;
 }
 
 }  // namespace
 
 Status Members::meet(const GroupSpec& spec, Bootstrap& bootstrap, const Deadline& deadline,
                      std::unique_ptr<Members>& out) {
+  if (static_cast<std::size_t>(spec.size) > kMaxMembers) {
+    return {Code::kInvalidArgument, "ranks of one host share memory in groups of at most " + std::to_string(kMaxMembers)};
+  }
   std::unique_ptr<Members> members(new Members(spec));
   if (Status status = members->announce(bootstrap); !status.ok()) {
     // The others shall not wait for a record that never comes.
@@ -59,7 +64,7 @@ Status Members::announce(Bootstrap& bootstrap) {
   arenas_.resize(size);
   pids_.resize(size);
   nonces_.resize(size);
-  slot_bytes_ = proposed_slot_bytes(*arena_);
+  slot_bytes_ = proposed_slot_bytes(*arena_, spec_.size);
   ring_bytes_ = std::max<std::size_t>(settings().mailbox_bytes / 64 * 64, 4096);
 
   MemberRecord record;
@@ -93,7 +98,7 @@ Status Members::learn(int member, Bootstrap& bootstrap, const Deadline& deadline
     auto* block = arenas_[index]->at(record.block_offset, ControlBlock::bytes_for(spec_.size));
     blocks_[index] = reinterpret_cast<ControlBlock*>(block);
     if (block == nullptr || blocks_[index]->nonce != record.nonce) {
-      status = {Code::kUnreachable,
+      status = {Code::kPeerLeft,
                 "what it left in the store belongs to an earlier group; use a fresh store or prefix"};
     }
   }
@@ -103,6 +108,7 @@ Status Members::learn(int member, Bootstrap& bootstrap, const Deadline& deadline
   cpus_ |= record.cpus;
   pids_[index] = record.arena.pid;
   nonces_[index] = record.nonce;
+  identity_ = (identity_ ^ record.nonce) * 0x9e3779b97f4a7c15;  // in the order of ranks
   if (member != spec_.rank) peer_bells_.push_back(&arenas_[index]->bell());
   return {};
 }
@@ -157,9 +163,16 @@ Members::~Members() {
   owned_.push_back(block_);
   reinterpret_cast<ControlBlock*>(block_.data)->state.fetch_or(ControlBlock::kClosed, std::memory_order_acq_rel);
   for (Doorbell* bell : peer_bells_) bell->wake();
-  bury(std::move(owned_), [blocks = blocks_, nonces = nonces_, arenas = arenas_, rank = spec_.rank] {
+  const Deadline patience(spec_.timeout);
+  bury(std::move(owned_), [blocks = blocks_, nonces = nonces_, arenas = arenas_, rank = spec_.rank, patience] {
     for (std::size_t member = 0; member < blocks.size(); ++member) {
-      if (static_cast<int>(member) == rank || blocks[member] == nullptr || arenas[member]->dead()) continue;
+      if (static_cast<int>(member) == rank) continue;
+      if (blocks[member] == nullptr) {
+        // We gave up before we found it, but it may have found us, and must see why we are gone.
+        if (!patience.passed()) return false;
+        continue;
+      }
+      if (arenas[member]->dead()) continue;
       // A peer that gave its block back has closed; the nonce is gone then, whatever the memory holds now.
       if (std::atomic_ref(blocks[member]->nonce).load(std::memory_order_acquire) != nonces[member]) continue;
       if ((blocks[member]->state.load(std::memory_order_acquire) & ControlBlock::kClosed) == 0) return false;

@@ -30,6 +30,8 @@ class Members {
   int rank() const { return spec_.rank; }
   int size() const { return spec_.size; }
   const GroupSpec& spec() const { return spec_; }
+  // A number that no other group has: memory of an earlier group is never taken for this one's.
+  std::uint64_t identity() const { return identity_; }
   std::size_t slot_bytes() const { return slot_bytes_; }  // agreed by all
   std::size_t ring_bytes() const { return ring_bytes_; }  // agreed too
   bool processor_each() const { return processor_each_; }
@@ -86,6 +88,7 @@ class Members {
   std::vector<Block> owned_;
   std::atomic<bool> failed_{false};
   std::uint64_t generation_ = 0;
+  std::uint64_t identity_ = 0;
   std::size_t slot_bytes_ = 0;
   std::size_t ring_bytes_ = 0;
   bool processor_each_ = false;

@@ -19,7 +19,7 @@ Status ShmEngine::start(Operation& op) {
   if (op.measured) op.spent = Clock::now() - op.resumed;
   if (is_personal(call.op)) pairs_.show(*members_, op.first_turn);
   Line& line = members_->own_line(op.first_turn);
-  signature_ = fingerprint(op, pairs_);
+  signature_ = fingerprint(op, pairs_) ^ members_->identity();
   line.signature = signature_;
   line.record = record_of(*op.call, op.sequence);
   members_->publish(op.first_turn);

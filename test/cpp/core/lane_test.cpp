@@ -1,0 +1,120 @@
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "core/collective_lane.h"
+#include "core/communicator.h"
+#include "support/ranks.h"
+#include "support/trial.h"
+
+// The lane of collectives over an engine that does what the test says: moments that are hard to hit with real ranks.
+
+namespace customccl::test {
+namespace {
+
+class ScriptedEngine final : public Engine {
+ public:
+  Status start(Operation&) override {
+    ++starts;
+    return on_start;
+  }
+  Status advance(Operation& op, Step& step) override {
+    ++advances;
+    step = next;
+    if (advanced) advanced(op);
+    return {};
+  }
+  Status diagnose(const Operation&) override { return diagnosed ? diagnosed() : Status{}; }
+  std::vector<int> awaited(const Operation&) const override { return {0}; }
+  void fail(const Status&) override {}
+
+  Status on_start;
+  Step next = Step::kWaiting;
+  std::function<Status()> diagnosed;
+  std::function<void(Operation&)> advanced;
+  int starts = 0;
+  int advances = 0;
+};
+
+// A lane over a scripted engine, in a group of one that answers its questions.
+class LaneTest : public testing::Test {
+ protected:
+  LaneTest() {
+    const Rank rank(0, 1, [this](const std::string& group) { return std::make_unique<BoardBootstrap>(board_, group); });
+    group_ = rank.join("g");
+    lane_ = std::make_unique<CollectiveLane>(*group_, engine_, 1);
+  }
+  std::shared_ptr<Task> post(Nanos limit = std::chrono::hours(1)) {
+    auto task = std::make_shared<Task>(part_.call(), limit);
+    lane_->post(*task, 1, task);
+    return task;
+  }
+
+  Board board_;
+  std::shared_ptr<Communicator> group_;
+  ScriptedEngine engine_;
+  std::unique_ptr<CollectiveLane> lane_;
+  Part part_{even_trial(Op::kAllReduce, 1, DType::kInt32, 5), 0};
+};
+
+// A peer may publish the last flag and leave between two looks of this rank.
+TEST_F(LaneTest, APeerThatLeftAfterItDidItsPartIsNoFailure) {
+  const auto task = post();
+  engine_.diagnosed = [this]() -> Status {
+    engine_.next = Step::kDone;  // it had published before it left
+    return {Code::kPeerLeft, "rank 7 destroyed the group", 7};
+  };
+  lane_->inspect();
+  ASSERT_TRUE(task->done());
+  EXPECT_TRUE(task->status().ok()) << task->status().message;
+  EXPECT_TRUE(group_->health().ok());
+}
+
+TEST_F(LaneTest, APeerThatLeftBeforeItDidItsPartIsAFailure) {
+  const auto task = post();
+  engine_.diagnosed = [] { return Status{Code::kPeerLeft, "rank 7 destroyed the group", 7}; };
+  lane_->inspect();
+  lane_->close(group_->health());
+  ASSERT_TRUE(task->done());
+  EXPECT_EQ(task->status().code, Code::kPeerLeft);
+  EXPECT_EQ(group_->health().code, Code::kPeerLeft);
+}
+
+// Between the failure and the closing of the lane other threads may come by.
+TEST_F(LaneTest, AFailedOperationIsNotDrivenOn) {
+  engine_.on_start = {Code::kSystem, "no memory"};
+  const auto task = post();
+  lane_->drive();
+  lane_->inspect();
+  EXPECT_EQ(engine_.advances, 0);
+  EXPECT_EQ(engine_.starts, 1);
+  const auto later = post();
+  EXPECT_EQ(engine_.starts, 1);
+  lane_->close(group_->health());
+  EXPECT_EQ(task->status().code, Code::kSystem);
+  EXPECT_FALSE(later->status().ok());
+}
+
+TEST_F(LaneTest, ATaskBehindAnotherKeepsItsOwnDeadline) {
+  const auto patient = post();
+  const auto hasty = post(Nanos{1});
+  lane_->inspect();
+  lane_->close(group_->health());
+  EXPECT_EQ(hasty->status().code, Code::kTimeout) << hasty->status().message;
+  EXPECT_EQ(patient->status().code, Code::kTimeout);
+}
+
+TEST_F(LaneTest, CountsItsTasksAndForgetsThemOnceDone) {
+  EXPECT_FALSE(lane_->busy());
+  const auto task = post();
+  EXPECT_TRUE(lane_->busy());
+  EXPECT_EQ(task.use_count(), 2);
+  engine_.next = Step::kDone;
+  EXPECT_TRUE(lane_->drive());
+  EXPECT_FALSE(lane_->busy());
+  EXPECT_EQ(task.use_count(), 1);
+  EXPECT_EQ(lane_->issued(), 1u);
+}
+
+}  // namespace
+}  // namespace customccl::test

@@ -1,0 +1,141 @@
+#include <gtest/gtest.h>
+
+#include <array>
+#include <thread>
+
+#include "platform/settings.h"
+#include "support/ranks.h"
+#include "support/trial.h"
+
+// Every collective through the communicator: each op and dtype at every size where another algorithm takes over.
+// Run again with small slots by small_settings_test.cpp.
+
+namespace customccl::test {
+namespace {
+
+constexpr std::array kCollectives{Op::kAllReduce, Op::kReduce,  Op::kBroadcast, Op::kAllGather, Op::kReduceScatter,
+                                  Op::kGather,    Op::kScatter, Op::kAllToAll,  Op::kBarrier};
+constexpr std::array kSomeTypes{DType::kUInt8, DType::kBFloat16, DType::kFloat32, DType::kComplex128};
+
+class Collectives : public testing::TestWithParam<int> {
+ protected:
+  using Body = std::function<void(Communicator&, const Rank&)>;
+
+  // One group of the parameter's size.
+  void with_group(const Body& body) {
+    run_threads(GetParam(), [&](const Rank& rank) {
+      const auto group = rank.join("g");
+      ASSERT_NE(group, nullptr);
+      body(*group, rank);
+      group->close();
+    });
+  }
+
+  static void expect_right(Communicator& group, const Trial& trial, int rank) {
+    const Part part(trial, rank);
+    const Status status = group.run(part.call());
+    ASSERT_TRUE(status.ok()) << status.message;
+    ASSERT_EQ(part.verify(), "") << "rank " << rank << ": " << trial.describe();
+  }
+
+  // Where another algorithm or another number of chunks begins, in bytes per block.
+  static std::vector<std::size_t> turning_points(int size) {
+    const std::size_t slot = settings().slot_bytes;
+    const std::size_t one_shot = settings().one_shot_bytes * 2 / static_cast<std::size_t>(size);
+    const std::size_t share = slot / static_cast<std::size_t>(size);
+    return {0, 1, 16, 47, 48, 49, 64, 100, share, one_shot, one_shot + 16, slot - 16, slot, slot + 1};
+  }
+};
+
+TEST_P(Collectives, AreRightForEveryOpAndSizeAroundTheTurningPoints) {
+  with_group([](Communicator& group, const Rank& rank) {
+    for (const Op op : kCollectives) {
+      for (const std::size_t bytes : turning_points(rank.size())) {
+        const DType dtype = kSomeTypes[bytes % kSomeTypes.size()];
+        Trial trial = even_trial(op, rank.size(), dtype, (bytes + size_of(dtype) - 1) / size_of(dtype));
+        trial.root = static_cast<int>(bytes) % rank.size();
+        trial.seed = bytes;
+        expect_right(group, trial, rank.number());
+      }
+    }
+  });
+}
+
+TEST_P(Collectives, AreRightOverSeveralSlotsWithAnOddTail) {
+  with_group([](Communicator& group, const Rank& rank) {
+    for (const Op op : kCollectives) {
+      const bool per_pair = op == Op::kAllToAll || op == Op::kAllGather || op == Op::kReduceScatter;
+      const std::size_t slots = per_pair ? 2 : 3;
+      Trial trial = even_trial(op, rank.size(), DType::kFloat32, slots * settings().slot_bytes / 4 + 1237);
+      trial.root = rank.size() - 1;
+      expect_right(group, trial, rank.number());
+    }
+  });
+}
+
+TEST_P(Collectives, AreRightForEveryRootAndShape) {
+  with_group([](Communicator& group, const Rank& rank) {
+    for (const Op op : kCollectives) {
+      for (int choice = rank.size() % 2; choice < kShapes * kShapes * 2; choice += 1 + rank.size() / 3) {
+        Trial trial = even_trial(op, rank.size(), DType::kInt32, choice % 3 == 0 ? 9 : 7 * 311);
+        trial.input_shape = static_cast<Shape>(choice % kShapes);
+        trial.output_shape = static_cast<Shape>(choice / kShapes % kShapes);
+        trial.in_place = choice >= kShapes * kShapes && op != Op::kAllToAll;
+        trial.root = choice % rank.size();
+        expect_right(group, trial, rank.number());
+      }
+    }
+  });
+}
+
+TEST_P(Collectives, ReduceEveryDtypeWithEveryOpInSmallAndLarge) {
+  with_group([](Communicator& group, const Rank& rank) {
+    for (const DTypeInfo& type : kDTypes) {
+      for (std::size_t choice = 0; choice < kReduceOpNames.size(); ++choice) {
+        const auto reduce_op = static_cast<ReduceOp>(choice);
+        if (!is_defined(reduce_op, type.dtype)) continue;
+        for (const Op op : {Op::kAllReduce, Op::kReduce, Op::kReduceScatter}) {
+          const bool large = (choice + static_cast<std::size_t>(op)) % 3 == 0;  // above the limit of one shot
+          const std::size_t count = large ? settings().one_shot_bytes * 2 / type.size + 77 : 3;
+          Trial trial = even_trial(op, rank.size(), type.dtype, count);
+          trial.reduce_op = reduce_op;
+          trial.root = static_cast<int>(choice) % rank.size();
+          expect_right(group, trial, rank.number());
+        }
+      }
+    }
+  });
+}
+
+TEST_P(Collectives, AreRightWithUnevenCountsAndWithRanksThatGiveOrGetNothing) {
+  Dice dice(static_cast<std::uint64_t>(GetParam()));
+  std::vector<Trial> trials;
+  while (trials.size() < 60) {
+    Trial trial = random_trial(dice, GetParam(), 96 << 10);
+    if (trial.counts.size() > 1 || GetParam() == 1) trials.push_back(trial);
+  }
+  with_group([&](Communicator& group, const Rank& rank) {
+    for (const Trial& trial : trials) expect_right(group, trial, rank.number());
+  });
+}
+
+// Random operations back to back, no rank waits for another but through them: finds what one operation leaves to the next.
+TEST_P(Collectives, AreRightBackToBackInAnyOrderAndSize) {
+  const auto seed = static_cast<std::uint64_t>(GetParam()) + 7000;
+  const int count = rounds(150);
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  with_group([&](Communicator& group, const Rank& rank) {
+    Dice dice(seed);
+    Dice skew(seed * 100 + static_cast<std::uint64_t>(rank.number()));
+    for (int i = 0; i < count && !testing::Test::HasFailure(); ++i) {
+      const Trial trial = random_trial(dice, rank.size(), dice.one_in(40) ? 6 << 20 : 24 << 10);
+      for (auto pause = skew.below(std::uint64_t{4}); pause > 2; --pause) std::this_thread::yield();
+      expect_right(group, trial, rank.number());
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, Collectives, testing::Range(1, 9));
+
+}  // namespace
+}  // namespace customccl::test

@@ -1,0 +1,162 @@
+#include "engines/shm/packet_ring.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <new>
+#include <thread>
+
+#include "support/dice.h"
+#include "support/ranks.h"
+
+namespace customccl::test {
+namespace {
+
+using shm::PacketRing;
+using shm::RingReader;
+using shm::RingWriter;
+
+constexpr std::size_t kCapacity = 4096;
+
+// The memory of a ring as the arena gives it: zero.
+class RingMemory {
+ public:
+  RingMemory() : memory_(new (std::align_val_t(128)) std::byte[PacketRing::bytes_for(kCapacity)]()) {
+    ring_ = new (memory_) PacketRing();
+  }
+  ~RingMemory() { ::operator delete[](memory_, std::align_val_t(128)); }
+  RingMemory(const RingMemory&) = delete;
+  RingMemory& operator=(const RingMemory&) = delete;
+  PacketRing* ring() { return ring_; }
+
+ private:
+  std::byte* memory_;
+  PacketRing* ring_;
+};
+
+PacketHeader header_of(std::uint64_t number, std::size_t bytes) {
+  PacketHeader header;
+  header.tag = static_cast<std::int64_t>(number);
+  header.total = bytes;
+  header.bytes = static_cast<std::uint32_t>(bytes);
+  return header;
+}
+
+bool send(RingWriter& writer, std::uint64_t number, std::size_t bytes) {
+  std::byte* room = writer.reserve(bytes);
+  if (room == nullptr) return false;
+  for (std::size_t i = 0; i < bytes; ++i) room[i] = static_cast<std::byte>(number + i);
+  writer.publish(header_of(number, bytes));
+  return true;
+}
+
+// Takes the packet at the front; false: none. Any difference is a test failure.
+bool take(RingReader& reader, std::uint64_t number, std::size_t bytes) {
+  PacketHeader header;
+  const std::byte* payload = nullptr;
+  if (!reader.front(header, payload)) return false;
+  EXPECT_EQ(header.tag, static_cast<std::int64_t>(number));
+  EXPECT_EQ(header.bytes, bytes);
+  for (std::size_t i = 0; i < header.bytes; ++i) {
+    if (payload[i] != static_cast<std::byte>(number + i)) ADD_FAILURE() << "byte " << i << " of packet " << number;
+  }
+  reader.pop();
+  return true;
+}
+
+std::size_t some_size(Dice& dice) {
+  return dice.one_in(3) ? dice.below(std::uint64_t{25}) : dice.below(std::uint64_t{kCapacity / 4 + 1});
+}
+
+TEST(PacketRing, IsEmptyAtFirst) {
+  RingMemory memory;
+  RingReader reader(memory.ring(), kCapacity);
+  EXPECT_FALSE(take(reader, 0, 0));
+}
+
+TEST(PacketRing, RefusesWhatDoesNotFitAndTakesItOnceThereIsRoom) {
+  RingMemory memory;
+  RingWriter writer(memory.ring(), kCapacity);
+  RingReader reader(memory.ring(), kCapacity);
+  std::uint64_t sent = 0;
+  while (send(writer, sent, 700)) ++sent;
+  EXPECT_GE(sent, 3u);
+  EXPECT_FALSE(send(writer, sent, 700));
+  std::uint64_t taken = 0;
+  while (!send(writer, sent, 700)) ASSERT_TRUE(take(reader, taken++, 700));
+  EXPECT_LE(taken, 2u);  // one for its room, one for what is left unused at the end
+  for (std::uint64_t number = taken; number <= sent; ++number) EXPECT_TRUE(take(reader, number, 700));
+  EXPECT_FALSE(take(reader, sent + 1, 0));
+}
+
+TEST(PacketRing, AlwaysHasRoomForTheLargestPacketWhenItIsEmptyWhereverItStands) {
+  RingMemory memory;
+  RingWriter writer(memory.ring(), kCapacity);
+  RingReader reader(memory.ring(), kCapacity);
+  std::uint64_t number = 0;
+  for (std::size_t step = 0; step < 3 * kCapacity / 64; ++step) {
+    ASSERT_TRUE(send(writer, number, 0));
+    ASSERT_TRUE(take(reader, number++, 0));
+    ASSERT_TRUE(send(writer, number, kCapacity / 4)) << "after " << step << " lines";
+    ASSERT_TRUE(take(reader, number++, kCapacity / 4));
+  }
+}
+
+TEST(PacketRing, KeepsOrderAndContentsForRandomSizesAndFillings) {
+  RingMemory memory;
+  RingWriter writer(memory.ring(), kCapacity);
+  RingReader reader(memory.ring(), kCapacity);
+  Dice order(1), sizes_sent(2), sizes_taken(2);
+  std::uint64_t sent = 0, taken = 0;
+  std::size_t next = some_size(sizes_sent), expected = some_size(sizes_taken);
+  for (int step = 0; step < 60'000; ++step) {
+    if (order.one_in(2)) {
+      if (!send(writer, sent, next)) continue;
+      ++sent;
+      next = some_size(sizes_sent);
+    } else if (take(reader, taken, expected)) {
+      ++taken;
+      expected = some_size(sizes_taken);
+    } else {
+      ASSERT_EQ(sent, taken);
+    }
+  }
+}
+
+TEST(PacketRing, CarriesPacketsFromOneThreadToAnother) {
+  const Watchdog watchdog("a writer and a reader of a ring");
+  RingMemory memory;
+  const auto count = static_cast<std::uint64_t>(rounds(40'000));
+  std::thread writing([&] {
+    RingWriter writer(memory.ring(), kCapacity);
+    Dice dice(5);
+    for (std::uint64_t number = 0; number < count; ++number) {
+      for (const std::size_t bytes = some_size(dice); !send(writer, number, bytes);) std::this_thread::yield();
+    }
+  });
+  RingReader reader(memory.ring(), kCapacity);
+  Dice dice(5);
+  for (std::uint64_t number = 0; number < count; ++number) {
+    for (const std::size_t bytes = some_size(dice); !take(reader, number, bytes);) std::this_thread::yield();
+  }
+  writing.join();
+}
+
+TEST(PacketRing, EndsForGoodAtALengthThatCannotBeRight) {
+  for (const std::uint32_t bytes : {std::uint32_t{kCapacity}, std::uint32_t{0xfffffffe}, std::uint32_t{0x80000000}}) {
+    RingMemory memory;
+    auto* frame = reinterpret_cast<PacketRing::Frame*>(memory.ring()->data());
+    frame->header.bytes = bytes;
+    frame->number.store(1);
+    RingReader reader(memory.ring(), kCapacity);
+    PacketHeader header;
+    const std::byte* payload = nullptr;
+    EXPECT_FALSE(reader.front(header, payload));
+    EXPECT_TRUE(reader.broken());
+    EXPECT_FALSE(reader.front(header, payload));
+  }
+}
+
+}  // namespace
+}  // namespace customccl::test

@@ -1,0 +1,118 @@
+#include "host/host_arena.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "host/limbo.h"
+#include "support/ranks.h"
+
+namespace customccl::test {
+namespace {
+
+HostArena& arena() {
+  HostArena* made = nullptr;
+  const Status status = HostArena::get(made);
+  EXPECT_TRUE(status.ok()) << status.message;
+  return *made;
+}
+
+// Memory that the kernel really spends on the arena.
+std::size_t bytes_present() {
+  struct stat facts {};
+  EXPECT_EQ(::fstat(arena().fd().get(), &facts), 0);
+  return static_cast<std::size_t>(facts.st_blocks) * 512;
+}
+
+bool all_zero(const Block& block) {
+  return std::all_of(block.data, block.data + block.bytes, [](std::byte value) { return value == std::byte{0}; });
+}
+
+TEST(HostArena, IsOnePerProcessAndAlive) {
+  EXPECT_EQ(&arena(), &arena());
+  EXPECT_EQ(HostArena::existing(), &arena());
+  EXPECT_TRUE(arena().header().life.adopted());
+  EXPECT_FALSE(arena().header().life.dead());
+}
+
+TEST(HostArena, GivesZeroedMemoryAgainAndAgain) {
+  for (int round = 0; round < 20; ++round) {
+    Block block;
+    ASSERT_TRUE(arena().allocate(100'000, block).ok());
+    EXPECT_EQ(block.data, arena().base() + block.offset);
+    EXPECT_GE(block.bytes, 100'000u);
+    ASSERT_TRUE(all_zero(block));
+    std::memset(block.data, 0x77, block.bytes);
+    arena().release(block);
+  }
+}
+
+TEST(HostArena, ReturnsThePagesOfReleasedMemoryToTheSystem) {
+  const std::size_t before = bytes_present();
+  const std::size_t in_use = arena().bytes_in_use();
+  Block block;
+  ASSERT_TRUE(arena().allocate(8 << 20, block).ok());
+  EXPECT_GE(bytes_present(), before + (8 << 20));
+  EXPECT_EQ(arena().bytes_in_use(), in_use + (8 << 20));
+  arena().release(block);
+  EXPECT_LE(bytes_present(), before);
+  EXPECT_EQ(arena().bytes_in_use(), in_use);
+}
+
+TEST(HostArena, RefusesMoreThanThereIsAndStaysUsable) {
+  Block block;
+  const Status status = arena().allocate(arena().bytes() + 1, block);
+  EXPECT_EQ(status.code, Code::kSystem);
+  EXPECT_NE(status.message.find("CUSTOMCCL_ARENA_BYTES"), std::string::npos) << status.message;
+  ASSERT_TRUE(arena().allocate(10, block).ok());
+  arena().release(block);
+}
+
+TEST(HostArena, ServesManyThreadsAtOnce) {
+  const std::size_t in_use = arena().bytes_in_use();
+  run_threads(4, [](const Rank& rank) {
+    for (int i = 0; i < 200; ++i) {
+      Block block;
+      ASSERT_TRUE(arena().allocate(static_cast<std::size_t>(1 + (i * 37 + rank.number() * 11) % 50'000), block).ok());
+      std::memset(block.data, rank.number() + 1, block.bytes);
+      const auto mark = static_cast<std::byte>(rank.number() + 1);
+      ASSERT_TRUE(std::all_of(block.data, block.data + block.bytes, [&](std::byte value) { return value == mark; }));
+      arena().release(block);
+    }
+  });
+  EXPECT_EQ(arena().bytes_in_use(), in_use);
+}
+
+// Waits for the keeper, as long as it takes (the watchdog of the caller limits it).
+template <class Condition>
+void until(Condition condition) {
+  while (!condition()) std::this_thread::yield();
+}
+
+TEST(Limbo, GivesMemoryBackOnlyOnceItIsUnreadable) {
+  const Watchdog watchdog("limbo");
+  const std::size_t in_use = arena().bytes_in_use();
+  std::atomic<bool> unreadable{false};
+  Block block;
+  ASSERT_TRUE(arena().allocate(5000, block).ok());
+  bury({block}, [&] { return unreadable.load(); });
+  EXPECT_FALSE(reclaim_limbo());
+  EXPECT_EQ(arena().bytes_in_use(), in_use + block.bytes);
+  unreadable = true;
+  until([&] { return arena().bytes_in_use() == in_use; });  // the keeper does it
+  EXPECT_TRUE(reclaim_limbo());
+}
+
+TEST(Limbo, GivesBackAtOnceWhatNobodyReads) {
+  const std::size_t in_use = arena().bytes_in_use();
+  Block block;
+  ASSERT_TRUE(arena().allocate(5000, block).ok());
+  bury({block}, [] { return true; });
+  EXPECT_EQ(arena().bytes_in_use(), in_use);
+}
+
+}  // namespace
+}  // namespace customccl::test

@@ -1,0 +1,173 @@
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <sstream>
+#include <thread>
+
+#include "host/host_arena.h"
+#include "host/keeper.h"
+#include "host/peer_arena.h"
+#include "platform/unix_socket.h"
+#include "support/ranks.h"
+
+// Arenas of other processes: how they are found and mapped, who is refused, and when memory goes back.
+
+namespace customccl::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+Deadline soon() { return Deadline(30s); }
+
+std::string to_words(const ArenaAddress& address) {
+  return std::to_string(address.id[0]) + " " + std::to_string(address.id[1]) + " " + std::to_string(address.secret[0]) + " " +
+         std::to_string(address.secret[1]) + " " + std::to_string(address.bytes) + " " + std::to_string(address.pid) + " " +
+         address.boot_id + " " + address.host;
+}
+
+ArenaAddress from_words(const std::string& text) {
+  ArenaAddress address;
+  std::istringstream words(text);
+  words >> address.id[0] >> address.id[1] >> address.secret[0] >> address.secret[1] >> address.bytes >> address.pid >>
+      address.boot_id >> address.host;
+  return address;
+}
+
+// Forked owner of an arena that shows its address and waits until it is told to go.
+class Owner {
+ public:
+  Owner()
+      : process_(1, [](const Rank& rank) {
+          ArenaAddress address;
+          ASSERT_TRUE(ArenaAddress::own(address).ok());
+          HostArena* arena = nullptr;
+          ASSERT_TRUE(HostArena::get(arena).ok());
+          Block block;
+          ASSERT_TRUE(arena->allocate(100, block).ok());
+          std::strcpy(reinterpret_cast<char*>(block.data), "a word from the owner");
+          const auto board = rank.meeting("owner");
+          ASSERT_TRUE(board->put("address", to_words(address)).ok());
+          ASSERT_TRUE(board->put("offset", std::to_string(block.offset)).ok());
+          std::string ignored;
+          ASSERT_TRUE(board->get("go", Deadline(1h), ignored).ok());
+        }) {
+    EXPECT_TRUE(board().get("address", soon(), text_).ok());
+    EXPECT_TRUE(board().get("offset", soon(), offset_).ok());
+  }
+
+  ArenaAddress address() const { return from_words(text_); }
+  std::size_t offset() const { return std::stoul(offset_); }
+  Bootstrap& board() {
+    if (board_ == nullptr) board_ = process_.onlooker().meeting("owner");
+    return *board_;
+  }
+  void kill() { process_.signal(0, SIGKILL); }
+  void leave() { EXPECT_TRUE(board().put("go", "").ok()); }
+  int wait() { return process_.wait(0); }
+
+ private:
+  Processes process_;
+  std::unique_ptr<Bootstrap> board_;
+  std::string text_;
+  std::string offset_;
+};
+
+TEST(PeerArenaProcess, IsMappedOnceAndShowsWhatItsOwnerWrote) {
+  Owner owner;
+  std::shared_ptr<PeerArena> first, second;
+  Status status = attach(owner.address(), soon(), first);
+  ASSERT_TRUE(status.ok()) << status.message;
+  ASSERT_TRUE(attach(owner.address(), soon(), second).ok());
+  EXPECT_EQ(first, second);
+  EXPECT_STREQ(reinterpret_cast<char*>(first->at(owner.offset(), 100)), "a word from the owner");
+  EXPECT_FALSE(first->dead());
+  owner.kill();
+  while (!first->dead()) std::this_thread::yield();
+  EXPECT_STREQ(reinterpret_cast<char*>(first->at(owner.offset(), 100)), "a word from the owner");
+}
+
+TEST(PeerArenaProcess, GivesNoAddressesOutsideItself) {
+  Owner owner;
+  std::shared_ptr<PeerArena> peer;
+  const ArenaAddress address = owner.address();
+  ASSERT_TRUE(attach(address, soon(), peer).ok());
+  EXPECT_NE(peer->at(address.bytes - 1, 1), nullptr);
+  EXPECT_EQ(peer->at(address.bytes - 1, 2), nullptr);
+  EXPECT_EQ(peer->at(address.bytes + 1, 0), nullptr);
+  EXPECT_EQ(peer->at(~std::uint64_t{0}, 2), nullptr);
+  EXPECT_EQ(peer->at(1, ~std::uint64_t{0}), nullptr);
+}
+
+TEST(PeerArenaProcess, RefusesAWrongSecretAndGoesOnServingOthers) {
+  Owner owner;
+  ArenaAddress wrong = owner.address();
+  wrong.secret[1] ^= 1;
+  std::shared_ptr<PeerArena> peer;
+  EXPECT_FALSE(attach(wrong, soon(), peer).ok());
+  EXPECT_EQ(peer, nullptr);
+  EXPECT_TRUE(attach(owner.address(), soon(), peer).ok());
+}
+
+TEST(PeerArenaProcess, OutlivesStrangersWhoConnectAndSayNothingOrHalfAWord) {
+  Owner owner;
+  Fd silent, brief;
+  ASSERT_TRUE(connect_abstract(keeper_address(owner.address().id), soon(), silent).ok());
+  ASSERT_TRUE(connect_abstract(keeper_address(owner.address().id), soon(), brief).ok());
+  ASSERT_TRUE(send_exact(brief, "half", 4, soon()).ok());
+  brief = Fd();
+  std::shared_ptr<PeerArena> peer;
+  const Status status = attach(owner.address(), soon(), peer);
+  EXPECT_TRUE(status.ok()) << status.message;
+}
+
+TEST(PeerArenaProcess, RefusesAnIdThatNobodyHasAnyMore) {
+  Owner owner;
+  ArenaAddress address = owner.address();
+  std::shared_ptr<PeerArena> peer;
+  ++address.id[0];
+  EXPECT_EQ(attach(address, soon(), peer).code, Code::kUnreachable);
+  owner.leave();
+  EXPECT_EQ(owner.wait(), 0);
+  const Status status = attach(owner.address(), soon(), peer);
+  EXPECT_EQ(status.code, Code::kUnreachable);
+  EXPECT_NE(status.message.find("does not share memory"), std::string::npos) << status.message;
+}
+
+TEST(PeerArenaProcess, RefusesAnotherKernelAndASizeThatIsNotTrue) {
+  Owner owner;
+  std::shared_ptr<PeerArena> peer;
+  ArenaAddress elsewhere = owner.address();
+  elsewhere.boot_id = "another";
+  EXPECT_EQ(attach(elsewhere, soon(), peer).code, Code::kUnreachable);
+  ArenaAddress larger = owner.address();
+  larger.bytes *= 2;
+  EXPECT_EQ(attach(larger, soon(), peer).code, Code::kUnreachable);
+  EXPECT_EQ(peer, nullptr);
+}
+
+// A stopped process does not answer. Who waits for it must not keep others from attaching elsewhere.
+TEST(PeerArenaProcess, OfAStoppedProcessHoldsUpNobodyElse) {
+  Owner stopped, running;
+  ::kill(static_cast<pid_t>(stopped.address().pid), SIGSTOP);
+  std::atomic<bool> given_up{false};
+  std::thread stuck([&, address = stopped.address()] {
+    std::shared_ptr<PeerArena> peer;
+    EXPECT_FALSE(attach(address, Deadline(2s), peer).ok());
+    given_up = true;
+  });
+  int attached = 0;
+  while (!given_up) {
+    std::shared_ptr<PeerArena> peer;
+    EXPECT_TRUE(attach(running.address(), soon(), peer).ok());
+    ++attached;
+  }
+  EXPECT_GT(attached, 5);
+  stuck.join();
+  stopped.kill();
+}
+
+}  // namespace
+}  // namespace customccl::test

@@ -1,0 +1,94 @@
+#include "support/tensor.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace customccl::test {
+
+namespace {
+
+constexpr std::size_t kGuard = 128;
+constexpr std::size_t kOdd = 5;  // elements before a tensor that begins inside a larger one
+
+// The layout of `total` elements; nullptr: consecutive.
+std::unique_ptr<Layout> layout_for(Shape shape, std::size_t total) {
+  const auto signed_total = static_cast<std::int64_t>(total);
+  if (total < 2 || shape == Shape::kPlain || shape == Shape::kOffset) return nullptr;
+  if (shape == Shape::kTransposed) {
+    for (const std::int64_t columns : {7, 5, 4, 3, 2}) {
+      const std::int64_t rows = signed_total / columns;
+      if (rows < 2 || rows * columns != signed_total) continue;
+      return std::make_unique<Layout>(Layout{{{rows, 1}, {columns, rows + 1}}});
+    }
+  }
+  return std::make_unique<Layout>(Layout{{{signed_total, 3}}});
+}
+
+std::size_t extent(const Layout* layout, std::size_t total) {
+  if (layout == nullptr) return total;
+  std::int64_t last = 0;
+  for (const Dim& dim : layout->dims) last += (dim.size - 1) * dim.stride;
+  return static_cast<std::size_t>(last) + 1;
+}
+
+}  // namespace
+
+Tensor::Tensor(DType dtype, std::size_t count, Shape shape) : element_(size_of(dtype)) {
+  const std::size_t before = shape == Shape::kOffset ? kOdd : 0;
+  layout_ = layout_for(shape, count + before);
+  const std::size_t bytes = extent(layout_.get(), count + before) * element_;
+  memory_.assign(bytes + 2 * kGuard + 64, kPoison);
+  const auto address = reinterpret_cast<std::uintptr_t>(memory_.data());
+  origin_ = kGuard + (64 - address % 64) % 64;
+  view_ = {memory_.data() + origin_, layout_.get(), before, count};
+}
+
+std::size_t Tensor::offset_of(std::size_t index) const {
+  std::size_t left = view_.begin + index;
+  if (layout_ == nullptr) return origin_ + left * element_;
+  std::size_t place = 0;
+  for (auto dim = layout_->dims.rbegin(); dim != layout_->dims.rend(); ++dim) {
+    const auto size = static_cast<std::size_t>(dim->size);
+    place += left % size * static_cast<std::size_t>(dim->stride);
+    left /= size;
+  }
+  return origin_ + place * element_;
+}
+
+void Tensor::write(std::span<const std::byte> elements) {
+  if (elements.empty()) return;
+  if (layout_ == nullptr) {
+    std::memcpy(memory_.data() + offset_of(0), elements.data(), elements.size());
+    return;
+  }
+  for (std::size_t i = 0; i < count(); ++i) {
+    std::memcpy(memory_.data() + offset_of(i), elements.data() + i * element_, element_);
+  }
+}
+
+std::vector<std::byte> Tensor::read() const {
+  std::vector<std::byte> elements(count() * element_);
+  if (elements.empty()) return elements;
+  if (layout_ == nullptr) {
+    std::memcpy(elements.data(), memory_.data() + offset_of(0), elements.size());
+    return elements;
+  }
+  for (std::size_t i = 0; i < count(); ++i) {
+    std::memcpy(elements.data() + i * element_, memory_.data() + offset_of(i), element_);
+  }
+  return elements;
+}
+
+bool Tensor::poison_intact() const {
+  std::vector<std::byte> rest = memory_;
+  if (layout_ == nullptr && count() != 0) {
+    std::memset(rest.data() + offset_of(0), static_cast<int>(kPoison), count() * element_);
+  } else {
+    for (std::size_t i = 0; i < count(); ++i) {
+      std::memset(rest.data() + offset_of(i), static_cast<int>(kPoison), element_);
+    }
+  }
+  return std::all_of(rest.begin(), rest.end(), [](std::byte value) { return value == kPoison; });
+}
+
+}  // namespace customccl::test

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/view.h"
+
+namespace customccl::test {
+
+// How a test tensor lies in memory.
+enum class Shape : std::uint8_t {
+  kPlain,       // consecutive, on a cache line
+  kOffset,      // consecutive, but begins inside a larger tensor, on an odd element
+  kGaps,        // every third element of the memory
+  kTransposed,  // columns first, where the count allows, with a gap after each
+};
+inline constexpr int kShapes = 4;
+
+// `count` elements in a shape, in poisoned memory with guards around. Everything that is not an element (guards, gaps) must
+// keep its poison.
+class Tensor {
+ public:
+  Tensor(DType dtype, std::size_t count, Shape shape);
+
+  const View& view() const { return view_; }
+  std::size_t count() const { return view_.count; }
+  void write(std::span<const std::byte> elements);
+  std::vector<std::byte> read() const;
+  // Nothing but the elements was written.
+  bool poison_intact() const;
+
+  static constexpr std::byte kPoison{0x5b};
+
+ private:
+  std::size_t offset_of(std::size_t index) const;  // bytes from the beginning of the memory
+
+  std::size_t element_;
+  std::unique_ptr<Layout> layout_;
+  std::vector<std::byte> memory_;
+  std::size_t origin_ = 0;
+  View view_;
+};
+
+}  // namespace customccl::test
