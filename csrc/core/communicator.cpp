@@ -194,7 +194,8 @@ void Communicator::end(const Status& why, bool leave) {
 }
 
 Status Communicator::health() const {
-  if (generation_ != fork_generation()) return {Code::kClosed, "this process was forked from the one that made the group"};
+  if (generation_ != fork_generation())
+    return {Code::kClosed, "this process was forked from the one that made the group"};
   const std::lock_guard lock(failure_mutex_);
   return failure_;
 }

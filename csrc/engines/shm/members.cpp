@@ -30,7 +30,8 @@ std::size_t proposed_slot_bytes(const HostArena& arena, int size) {
 Status Members::meet(const GroupSpec& spec, Bootstrap& bootstrap, const Deadline& deadline,
                      std::unique_ptr<Members>& out) {
   if (static_cast<std::size_t>(spec.size) > kMaxMembers) {
-    return {Code::kInvalidArgument, "ranks of one host share memory in groups of at most " + std::to_string(kMaxMembers)};
+    return {Code::kInvalidArgument,
+            "ranks of one host share memory in groups of at most " + std::to_string(kMaxMembers)};
   }
   std::unique_ptr<Members> members(new Members(spec));
   if (Status status = members->announce(bootstrap); !status.ok()) {
@@ -98,8 +99,7 @@ Status Members::learn(int member, Bootstrap& bootstrap, const Deadline& deadline
     auto* block = arenas_[index]->at(record.block_offset, ControlBlock::bytes_for(spec_.size));
     blocks_[index] = reinterpret_cast<ControlBlock*>(block);
     if (block == nullptr || blocks_[index]->nonce != record.nonce) {
-      status = {Code::kPeerLeft,
-                "what it left in the store belongs to an earlier group; use a fresh store or prefix"};
+      status = {Code::kPeerLeft, "what it left in the store belongs to an earlier group; use a fresh store or prefix"};
     }
   }
   if (!status.ok()) return {status.code, who + ": " + status.message, global_rank(member)};

@@ -19,7 +19,9 @@ std::shared_ptr<Task> post(Communicator& group, const Checked& checked) {
   return task;
 }
 
-Trial reduction(int size, std::size_t count = 300'000) { return even_trial(Op::kAllReduce, size, DType::kFloat32, count); }
+Trial reduction(int size, std::size_t count = 300'000) {
+  return even_trial(Op::kAllReduce, size, DType::kFloat32, count);
+}
 
 TEST(Async, TasksNobodyWaitsForComplete) {
   run_threads(3, [](const Rank& rank) {

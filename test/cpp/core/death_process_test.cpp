@@ -74,7 +74,8 @@ TEST(DeathProcess, EndsWaitsForMessagesToo) {
     rank.meet("joined");
     if (rank.number() == kVictim) die_after(100);
     // Rank 0 waits for a message of the victim, rank 2 with a large one for its answer.
-    const Letter letter(rank.number() == 0 ? Op::kRecv : Op::kSend, DType::kInt32, 1'000'000, Shape::kPlain, 1, kVictim, 0);
+    const Letter letter(rank.number() == 0 ? Op::kRecv : Op::kSend, DType::kInt32, 1'000'000, Shape::kPlain, 1, kVictim,
+                        0);
     expect_death_noticed(*group, group->run(letter.call()));
   });
   EXPECT_EQ(ranks.wait(kVictim), -SIGKILL);

@@ -30,7 +30,8 @@ TEST(Messages, OfEverySizeAndShapeArriveWhole) {
     for (const std::size_t count : {0, 1, 5, 6, 7, 1000, 16'383, 16'384, 16'385, 65'536, 65'537, 200'003}) {
       for (int shape = 0; shape < kShapes * kShapes; ++shape) {
         const auto own = static_cast<Shape>(rank.number() == 0 ? shape % kShapes : shape / kShapes);
-        const Letter letter(rank.number() == 0 ? Op::kSend : Op::kRecv, DType::kInt32, count, own, ++seed, 1 - rank.number(), 7);
+        const Letter letter(rank.number() == 0 ? Op::kSend : Op::kRecv, DType::kInt32, count, own, ++seed,
+                            1 - rank.number(), 7);
         const Status status = group->run(letter.call());
         ASSERT_TRUE(status.ok()) << status.message;
         ASSERT_EQ(letter.verify(), "") << count << " shape " << shape;
@@ -43,7 +44,8 @@ TEST(Messages, OfEveryElementSizeArriveWholeInPiecesToo) {
   run_threads(2, [](const Rank& rank) {
     const auto group = rank.join("g");
     for (const DTypeInfo& type : kDTypes) {
-      const Letter letter(rank.number() == 0 ? Op::kSend : Op::kRecv, type.dtype, 100'001, Shape::kGaps, 3, 1 - rank.number(), 0);
+      const Letter letter(rank.number() == 0 ? Op::kSend : Op::kRecv, type.dtype, 100'001, Shape::kGaps, 3,
+                          1 - rank.number(), 0);
       const Status status = group->run(letter.call());
       ASSERT_TRUE(status.ok()) << status.message;
       ASSERT_EQ(letter.verify(), "") << type.name;
@@ -75,7 +77,8 @@ TEST(Messages, ToOneselfAreCopiedWhicheverEndComesFirst) {
     const auto group = rank.join("g");
     for (const bool send_first : {true, false}) {
       const Letter out = plain(Op::kSend, kLarge, 4, rank.number(), 1);
-      const Letter in(Op::kRecv, DType::kInt32, kLarge, Shape::kTransposed, 4, send_first ? kAnySource : rank.number(), 1);
+      const Letter in(Op::kRecv, DType::kInt32, kLarge, Shape::kTransposed, 4, send_first ? kAnySource : rank.number(),
+                      1);
       const auto first = post(*group, send_first ? out : in);
       const auto second = post(*group, send_first ? in : out);
       group->wait(*first, Nanos{0});
@@ -134,7 +137,8 @@ TEST(Messages, CompleteInWhateverOrderTheirEndsArePosted) {
           if (from == rank.number()) add(Op::kSend, to);
           if (to == rank.number()) add(Op::kRecv, from);
         }
-        for (std::size_t left = letters.size(); left > 1; --left) std::swap(letters[left - 1], letters[own.below(left)]);
+        for (std::size_t left = letters.size(); left > 1; --left)
+          std::swap(letters[left - 1], letters[own.below(left)]);
         std::vector<std::shared_ptr<Task>> tasks;
         for (const auto& letter : letters) tasks.push_back(post(*group, *letter));
         for (const auto& task : tasks) group->wait(*task, Nanos{0});
@@ -198,12 +202,14 @@ TEST(Messages, OfAnotherSizeOrDtypeThanExpectedAreAnErrorThatNamesBoth) {
         const auto group = rank.join("g");
         const bool sends = rank.number() == 0;
         const DType dtype = sends || !other_dtype ? DType::kInt32 : DType::kFloat32;
-        const Letter letter(sends ? Op::kSend : Op::kRecv, dtype, sends || other_dtype ? count : count + 1, Shape::kPlain, 1,
-                            1 - rank.number(), 9);
+        const Letter letter(sends ? Op::kSend : Op::kRecv, dtype, sends || other_dtype ? count : count + 1,
+                            Shape::kPlain, 1, 1 - rank.number(), 9);
         Status status = group->run(letter.call());
-        if (sends && status.ok()) status = group->run(Call{});  // an eager send is done before anybody sees it: the next call tells
+        if (sends && status.ok())
+          status = group->run(Call{});  // an eager send is done before anybody sees it: the next call tells
         EXPECT_EQ(status.code, Code::kMismatch) << status.message;
-        EXPECT_NE(status.message.find("rank 40 sent int32 x " + std::to_string(count)), std::string::npos) << status.message;
+        EXPECT_NE(status.message.find("rank 40 sent int32 x " + std::to_string(count)), std::string::npos)
+            << status.message;
         EXPECT_NE(status.message.find("rank 41 expects"), std::string::npos) << status.message;
       });
     }

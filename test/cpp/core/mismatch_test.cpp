@@ -10,7 +10,8 @@ namespace customccl::test {
 namespace {
 
 // Rank 1 calls `odd`, the others `usual`, after a few calls that agree. Every rank must fail with words from both.
-void expect_mismatch(const Trial& usual, const Trial& odd, const std::string& usual_words, const std::string& odd_words) {
+void expect_mismatch(const Trial& usual, const Trial& odd, const std::string& usual_words,
+                     const std::string& odd_words) {
   run_threads(usual.size, [&](const Rank& rank) {
     const auto group = rank.join("g");
     const Part good(even_trial(Op::kAllReduce, usual.size, DType::kFloat32, 100), rank.number());
@@ -18,7 +19,8 @@ void expect_mismatch(const Trial& usual, const Trial& odd, const std::string& us
     const Part part(rank.number() == 1 ? odd : usual, rank.number());
     const Status status = group->run(part.call());
     EXPECT_EQ(status.code, Code::kMismatch) << status.message;
-    EXPECT_NE(status.message.find(usual_words), std::string::npos) << "no \"" << usual_words << "\" in: " << status.message;
+    EXPECT_NE(status.message.find(usual_words), std::string::npos)
+        << "no \"" << usual_words << "\" in: " << status.message;
     EXPECT_NE(status.message.find(odd_words), std::string::npos) << "no \"" << odd_words << "\" in: " << status.message;
     EXPECT_NE(status.message.find("rank 41"), std::string::npos) << status.message;
     const Status later = group->run(good.call());
@@ -32,9 +34,11 @@ Trial usual(Op op, int size, std::size_t count = 50'000) { return even_trial(op,
 TEST(Mismatch, OfTheOperationIsNamedOnEveryRank) {
   for (const int size : {2, 4}) {
     for (const std::size_t count : {std::size_t{3}, std::size_t{50'000}}) {
-      expect_mismatch(usual(Op::kAllReduce, size, count), usual(Op::kAllGather, size, count), "all_reduce #2", "all_gather #2");
+      expect_mismatch(usual(Op::kAllReduce, size, count), usual(Op::kAllGather, size, count), "all_reduce #2",
+                      "all_gather #2");
       expect_mismatch(usual(Op::kBroadcast, size, count), usual(Op::kReduce, size, count), "broadcast #2", "reduce #2");
-      expect_mismatch(usual(Op::kAllToAll, size, count), usual(Op::kBarrier, size, count), "all_to_all #2", "barrier #2");
+      expect_mismatch(usual(Op::kAllToAll, size, count), usual(Op::kBarrier, size, count), "all_to_all #2",
+                      "barrier #2");
       expect_mismatch(usual(Op::kBarrier, size, count), usual(Op::kReduceScatter, size, count), "barrier #2",
                       "reduce_scatter #2");
     }

@@ -50,7 +50,8 @@ TEST(Bits, AreTheSameOnEveryRankAndInEverySizeClass) {
       whole = all_reduced(*group, input, 0, kCount);
       for (const std::size_t count : {1, 7, 12, 13, 1000, 9000, 60'000}) {
         for (const std::size_t first : {std::size_t{0}, std::size_t{3}, kCount - count}) {
-          EXPECT_TRUE(same_bits(all_reduced(*group, input, first, count), whole.data() + first)) << count << " from " << first;
+          EXPECT_TRUE(same_bits(all_reduced(*group, input, first, count), whole.data() + first))
+              << count << " from " << first;
         }
       }
     });

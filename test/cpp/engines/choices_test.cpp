@@ -30,7 +30,8 @@ TEST(Fingerprint, IsTheSameOnEveryRankForTheSameCall) {
   for (int op = 0; op <= static_cast<int>(Op::kBarrier); ++op) {
     Trial trial = even_trial(static_cast<Op>(op), 4, DType::kInt32, 10);
     trial.root = 2;
-    for (int rank = 1; rank < 4; ++rank) EXPECT_EQ(fingerprint_of(trial, rank), fingerprint_of(trial, 0)) << trial.describe();
+    for (int rank = 1; rank < 4; ++rank)
+      EXPECT_EQ(fingerprint_of(trial, rank), fingerprint_of(trial, 0)) << trial.describe();
   }
 }
 

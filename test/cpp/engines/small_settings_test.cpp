@@ -29,7 +29,8 @@ int run_again(const std::string& filter, const std::vector<std::string>& setting
     return out;
   };
   pid_t child = 0;
-  if (::posix_spawn(&child, words[0].c_str(), nullptr, nullptr, pointers(words).data(), pointers(variables).data()) != 0) {
+  if (::posix_spawn(&child, words[0].c_str(), nullptr, nullptr, pointers(words).data(), pointers(variables).data()) !=
+      0) {
     return -1;
   }
   int status = 0;

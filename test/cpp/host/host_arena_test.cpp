@@ -22,7 +22,7 @@ HostArena& arena() {
 
 // Memory that the kernel really spends on the arena.
 std::size_t bytes_present() {
-  struct stat facts {};
+  struct stat facts{};
   EXPECT_EQ(::fstat(arena().fd().get(), &facts), 0);
   return static_cast<std::size_t>(facts.st_blocks) * 512;
 }

@@ -23,9 +23,9 @@ using namespace std::chrono_literals;
 Deadline soon() { return Deadline(30s); }
 
 std::string to_words(const ArenaAddress& address) {
-  return std::to_string(address.id[0]) + " " + std::to_string(address.id[1]) + " " + std::to_string(address.secret[0]) + " " +
-         std::to_string(address.secret[1]) + " " + std::to_string(address.bytes) + " " + std::to_string(address.pid) + " " +
-         address.boot_id + " " + address.host;
+  return std::to_string(address.id[0]) + " " + std::to_string(address.id[1]) + " " + std::to_string(address.secret[0]) +
+         " " + std::to_string(address.secret[1]) + " " + std::to_string(address.bytes) + " " +
+         std::to_string(address.pid) + " " + address.boot_id + " " + address.host;
 }
 
 ArenaAddress from_words(const std::string& text) {

@@ -29,7 +29,8 @@ class Letter final : public Checked {
   const Call& call() const override { return call_; }
   std::string verify() const override {
     const std::int64_t wrong = pattern_.first_difference(tensor_.read());
-    if (wrong >= 0) return "the message with tag " + std::to_string(call_.tag) + " is wrong from element " + std::to_string(wrong);
+    if (wrong >= 0)
+      return "the message with tag " + std::to_string(call_.tag) + " is wrong from element " + std::to_string(wrong);
     return tensor_.poison_intact() ? "" : "memory around the message was written";
   }
 

@@ -138,8 +138,8 @@ void Part::make_outputs() {
   if (trial_.op == Op::kBarrier || (root_only && rank_ != trial_.root) || (others_only && rank_ == trial_.root)) return;
   const bool many = trial_.op == Op::kAllGather || trial_.op == Op::kGather || trial_.op == Op::kAllToAll;
   for (int from = 0; from < (many ? trial_.size : 1); ++from) {
-    outputs_.push_back(std::make_shared<Tensor>(trial_.dtype, count_between(many ? from : trial_.root, rank_),
-                                                trial_.output_shape));
+    outputs_.push_back(
+        std::make_shared<Tensor>(trial_.dtype, count_between(many ? from : trial_.root, rank_), trial_.output_shape));
   }
   if (!trial_.in_place || inputs_.empty()) return;
   const auto own = static_cast<std::size_t>(rank_);
