@@ -36,6 +36,11 @@ _OPS = (
 @family
 def generate() -> Iterator[Case]:
     """Every operation in every grouping, then life and death of groups."""
+    yield from _groupings()
+    yield from _lives()
+
+
+def _groupings() -> Iterator[Case]:
     for name, row in GROUPINGS.items():
         for op in _OPS:
             for size in (2, 3, 4):
@@ -62,6 +67,9 @@ def generate() -> Iterator[Case]:
         {"op": "broadcast", "kind": "global_root"},
     )
     yield Case("group/all_reduce/nested/ws4", "groups", "GR-01", "nested", 4, {"op": "all_reduce", "kind": "nested"})
+
+
+def _lives() -> Iterator[Case]:
     for store in ("file", "prefix", "tcp"):
         yield Case(
             f"groups/store/{store}/ws2",

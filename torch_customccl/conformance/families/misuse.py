@@ -19,12 +19,17 @@ def _tensors(context: Context, count: int, numel: int = 4) -> list[torch.Tensor]
     return [torch.zeros(numel, device=context.device) for _ in range(count)]
 
 
-def _local(context: Context) -> dict[str, tuple[str, Callable[[], Any], tuple[str, ...]]]:
+_Wrong = dict[str, tuple[str, Callable[[], Any], tuple[str, ...]]]
+
+
+def _local(context: Context) -> _Wrong:
     """name -> (operation, call, words its message should have). Every rank makes the same wrong call."""
+    return _wrong_lists(context) | _wrong_tensors(context)
+
+
+def _wrong_lists(context: Context) -> _Wrong:
     n, one = context.size, torch.ones(4, device=context.device)
     mixed = [*_tensors(context, n - 1), torch.zeros(4, dtype=torch.int32, device=context.device)]
-    stretched = torch.zeros(1, device=context.device).expand(4)
-    sparse = torch.eye(4).to_sparse()
     return {
         "short_list": (
             "all_gather",
@@ -77,6 +82,14 @@ def _local(context: Context) -> dict[str, tuple[str, Callable[[], Any], tuple[st
             ),
             ("split", "size", "length"),
         ),
+    }
+
+
+def _wrong_tensors(context: Context) -> _Wrong:
+    n, one = context.size, torch.ones(4, device=context.device)
+    stretched = torch.zeros(1, device=context.device).expand(4)
+    sparse = torch.eye(4).to_sparse()
+    return {
         "root_too_big": ("broadcast", lambda: dist.broadcast(one, src=n + 5), ("rank", "root")),
         "root_negative": ("reduce", lambda: dist.reduce(one, dst=-7), ("rank", "root")),
         "peer_too_big": ("send_recv", lambda: dist.isend(one, n + 5), ("rank", "peer", "destination")),
