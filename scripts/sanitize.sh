@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 cmake=$("$1" scripts/tool_path.py cmake)
 ninja=$("$1" scripts/tool_path.py ninja)
-folder=build/sanitize-$2
+folder=build/sanitize-${2//,/-}  # a comma would split linker options
 
 "$cmake" -S . -B "$folder" -G Ninja -DCMAKE_MAKE_PROGRAM="$ninja" -DSANITIZE="$2" --log-level=WARNING
 "$cmake" --build "$folder" --parallel "$3"
