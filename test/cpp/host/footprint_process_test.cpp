@@ -28,12 +28,7 @@ struct Footprint {
   std::size_t memory = bytes_in_use();
   std::size_t files = entries("/proc/self/fd");
   std::size_t threads = entries("/proc/self/task");
-  bool operator==(const Footprint&) const = default;
 };
-
-std::ostream& operator<<(std::ostream& out, const Footprint& print) {
-  return out << print.memory << " bytes, " << print.files << " files, " << print.threads << " threads";
-}
 
 void one_cycle(const Rank& rank, const std::string& name, bool large) {
   const auto group = rank.join(name);
@@ -66,7 +61,10 @@ TEST(FootprintProcess, StaysFlatOverAThousandGroups) {
     for (int i = 0; i < cycles; ++i) one_cycle(rank, "cycle " + std::to_string(i), i % 10 == 0);
     rank.meet("done");
     while (!reclaim_limbo()) std::this_thread::yield();
-    EXPECT_EQ(Footprint(), before);
+    while (Footprint().threads > before.threads) std::this_thread::yield();  // those of callbacks end when idle
+    const Footprint after;
+    EXPECT_EQ(after.memory, before.memory);
+    EXPECT_EQ(after.files, before.files);
   });
 }
 

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -151,7 +152,10 @@ TEST(PeerArenaProcess, RefusesAnotherKernelAndASizeThatIsNotTrue) {
 // A stopped process does not answer. Who waits for it must not keep others from attaching elsewhere.
 TEST(PeerArenaProcess, OfAStoppedProcessHoldsUpNobodyElse) {
   Owner stopped, running;
-  ::kill(static_cast<pid_t>(stopped.address().pid), SIGSTOP);
+  const auto pid = static_cast<pid_t>(stopped.address().pid);
+  ::kill(pid, SIGSTOP);
+  int status = 0;
+  ASSERT_EQ(::waitpid(pid, &status, WUNTRACED), pid);  // all its threads stand
   std::atomic<bool> given_up{false};
   std::thread stuck([&, address = stopped.address()] {
     std::shared_ptr<PeerArena> peer;

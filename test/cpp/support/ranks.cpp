@@ -42,7 +42,7 @@ struct Watchdog::Shared {
 Watchdog::Watchdog(std::string what) : shared_(std::make_shared<Shared>()) {
   const auto end =
       std::chrono::system_clock::now() +
-      std::chrono::seconds(number_from("CUSTOMCCL_TEST_HANG_SECONDS", 120) * number_from("CUSTOMCCL_TEST_ROUNDS", 1));
+      std::chrono::seconds(number_from("CUSTOMCCL_TEST_HANG_SECONDS", 300) * number_from("CUSTOMCCL_TEST_ROUNDS", 1));
   std::thread([shared = shared_, what = std::move(what), end] {
     std::unique_lock lock(shared->mutex);
     if (shared->changed.wait_until(lock, end, [&] { return shared->over; })) return;

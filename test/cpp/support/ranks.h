@@ -14,7 +14,7 @@
 // with a message and never waits for a person.
 //
 //   CUSTOMCCL_TEST_ROUNDS        multiplies how often the random suites repeat (default 1; 100 is a good night)
-//   CUSTOMCCL_TEST_HANG_SECONDS  the hard limit of one call of run_threads or run_processes (default 120)
+//   CUSTOMCCL_TEST_HANG_SECONDS  the hard limit of one call of run_threads or run_processes (default 300)
 
 namespace customccl::test {
 
