@@ -72,6 +72,9 @@ def test_a_result_file_is_read_back_and_a_newer_one_refused(tmp_path: Path) -> N
     path = tmp_path / "result.json"
     result_file.save(ALL, path)
     assert result_file.load(path) == json.loads(path.read_text())
+    packed = tmp_path / "result.json.gz"
+    assert main(["pack", str(path), str(packed)]) == 0
+    assert result_file.load(packed) == ALL
     path.write_text(json.dumps({**ALL, "schema_version": 99}))
     with pytest.raises(ValueError, match="schema version 99"):
         result_file.load(path)
@@ -157,3 +160,10 @@ def test_the_page_filters_by_its_address_and_shows_the_stacks_of_a_hang(tmp_path
     assert "1 cases, worst first" in hang and "wait_for_peer.py" in hang and "rank 1: stuck" in hang
     cell = text_of_page(path, "verdict=crash&row=all_reduce&col=f32&run=toy (cpu)", tmp_path)
     assert "1 cases in toy (cpu), all_reduce x f32" in cell
+
+
+def test_the_matrix_page_is_made_from_the_kept_results() -> None:
+    docs = Path(__file__).parents[2] / "docs"
+    kept = sorted((docs / "results").glob("*.json.gz"))
+    assert [path.name for path in kept][:1] == ["customccl-cpu.json.gz"]
+    assert matrix.as_markdown([result_file.load(path) for path in kept]) == (docs / "feature-matrix.md").read_text()

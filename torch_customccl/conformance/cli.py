@@ -20,7 +20,7 @@ from .runner import Limits
 from .session import Request, chosen_cases, run
 
 USAGE, HARNESS = 2, 3
-_COMMANDS = ("compare", "matrix", "contract", "selftest")
+_COMMANDS = ("compare", "matrix", "contract", "selftest", "pack")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -178,10 +178,26 @@ def _contract(words: list[str], console: Console) -> int:
     return 0
 
 
+def _pack(words: list[str], console: Console) -> int:
+    """Keep a result in the repository: the same content, packed, same bytes for the same result."""
+    parser = argparse.ArgumentParser(prog="python -m torch_customccl.conformance pack")
+    parser.add_argument("source", type=Path)
+    parser.add_argument("target", type=Path, help="a name that ends in .json.gz")
+    args = parser.parse_args(words)
+    result.save(result.load(args.source), args.target)
+    return 0
+
+
 def _selftest(words: list[str], console: Console) -> int:
     from .selftest import main as selftest_main
 
     return selftest_main(words, console)
 
 
-_COMMAND_FUNCTIONS = {"compare": _compare, "matrix": _matrix, "contract": _contract, "selftest": _selftest}
+_COMMAND_FUNCTIONS = {
+    "compare": _compare,
+    "matrix": _matrix,
+    "contract": _contract,
+    "selftest": _selftest,
+    "pack": _pack,
+}

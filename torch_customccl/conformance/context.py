@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,9 @@ from .refusal import is_refusal
 
 if TYPE_CHECKING:
     from .worker import WorkerSpec
+
+
+_FAILED = "a rank has failed"
 
 
 class Context:
@@ -77,12 +81,28 @@ class Context:
     def exchange(self, name: str, mine: bytes) -> list[bytes]:
         """Give bytes to all ranks and get theirs, over the parent's store."""
         self.store.set(f"{name}/{self.rank}", mine)
-        return [self.store.get(f"{name}/{rank}") for rank in range(self.size)]
+        keys = [f"{name}/{rank}" for rank in range(self.size)]
+        return [self.store.get(key) for key in keys] if self._wait_for(keys) else [mine] * self.size
 
     def meet(self, name: str, ranks: Sequence[int] | None = None) -> None:
-        """Wait until the given ranks (all) have come here, over the parent's store."""
+        """Wait until the given ranks (all) have come here, over the parent's store.
+
+        Goes on at once when a rank has failed its case: that rank's outcome is the verdict, not this one's waiting.
+        """
         self.store.set(f"meet/{name}/{self.rank}", b"1")
-        self.store.wait([f"meet/{name}/{rank}" for rank in ranks or range(self.size)])
+        self._wait_for([f"meet/{name}/{rank}" for rank in ranks or range(self.size)])
+
+    def _wait_for(self, keys: list[str]) -> bool:
+        while not self.store.check(keys):
+            if self.store.check([_FAILED]):
+                return False
+            time.sleep(0.003)
+        return True
+
+    def give_up(self) -> None:
+        """Tell ranks that wait for this one that it failed."""
+        with suppress(RuntimeError):
+            self.store.set(_FAILED, b"1")
 
     def require_support(self, op: str) -> None:
         """Do the operation once; a backend without it raises here, which makes the case unsupported."""

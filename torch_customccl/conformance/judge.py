@@ -7,7 +7,7 @@ from .ops import OPS
 from .refusal import is_refusal
 from .tables import DTYPES
 
-PROMPT_MS = 1000.0
+PROMPT_MS = 2500.0
 _LAYOUT_WORDS = ("contiguous", "stride", "strided", "dense", "memory format", "overlap")
 
 

@@ -138,8 +138,10 @@ def run_case(case: Case, spec: WorkerSpec, rank: int, groups: dict[str, list[Any
             torch.cuda.synchronize()
         outcome = RankOutcome(rank, "ok")
     except CheckFailedError as error:
+        context.give_up()
         outcome = RankOutcome(rank, "check", verdict=error.verdict.value, message=str(error)[:2000])
     except Exception as error:
+        context.give_up()
         outcome = _raised(rank, error)
     outcome.duration_ms = round((time.monotonic() - started) * 1e3, 2)
     outcome.info = context.info

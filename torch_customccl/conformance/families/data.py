@@ -111,7 +111,8 @@ def _layout_cases() -> Iterator[Case]:
             for size in (2, 3):
                 for dtype in ("f32", "bf16", "i64"):
                     smoke = size == 2 and dtype == "f32" and layout in ("offset", "stride2", "transposed", "empty")
-                    if layout != "contiguous" and fits(op, size, {}):
+                    alone = LAYOUTS[layout].only_rank is not None and op.name in P2P_OPS
+                    if layout != "contiguous" and fits(op, size, {}) and not alone:
                         yield data_case(
                             op, size, Tier.SMOKE if smoke else Tier.STANDARD, layout=layout, numel=120, dtype=dtype
                         )

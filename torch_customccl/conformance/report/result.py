@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections import Counter
 from dataclasses import asdict, dataclass, field
@@ -139,13 +140,18 @@ def findings(result: Result) -> list[Result]:
 
 
 def save(result: Result, path: Path) -> None:
-    """Write as JSON."""
-    path.write_text(json.dumps(result, indent=1) + "\n")
+    """Write as JSON, packed if the name ends in .gz."""
+    text = json.dumps(result, indent=1) + "\n"
+    if path.suffix == ".gz":
+        path.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
+    else:
+        path.write_text(text)
 
 
 def load(path: Path) -> Result:
-    """Read a result file; a newer schema is refused."""
-    result = dict(json.loads(path.read_text()))
+    """Read a result file, also one packed with gzip; a newer schema is refused."""
+    raw = path.read_bytes()
+    result = dict(json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw))
     if result.get("schema_version") != SCHEMA_VERSION:
         raise ValueError(f"{path}: schema version {result.get('schema_version')}, this kit reads {SCHEMA_VERSION}")
     return result
