@@ -11,6 +11,7 @@ CustomBackend::WorkPtr CustomBackend::launch(PreparedCall&& prepared, bool async
     at::RecordFunction record(at::RecordScope::USER_SCOPE);
     if (C10_UNLIKELY(record.isActive())) begin_record(record, label, hold().inputs);
     run(prepared, label);
+    record.end();
     return finished_work(label.type);
   }
   Held held = hold();

@@ -42,7 +42,7 @@ def test_a_planted_hang_or_large_count_gets_its_verdict(mutant: Mutant) -> None:
 def test_the_reference_passes() -> None:
     result = judge_backend("reference", SAMPLE)
     bad = [(case["id"], case["verdict"], case["message"]) for case in result["cases"] if case["verdict"] != "pass"]
-    assert not bad and len(result["cases"]) > 100
+    assert not bad and len(result["cases"]) > 90
 
 
 def test_a_backend_that_does_nothing_is_only_unsupported() -> None:
