@@ -8,8 +8,10 @@
 //   phase k   copy in     chunk k of every block that leaves this rank      -> own slot of this turn, one place per receiver
 //             copy out    chunk k-1 of every block that is for this rank    -> outputs; the own block goes straight across
 //
-// A sender shares its slot among the receivers it has data for, so a gather uses whole slots. Up to 48 bytes in all travel in the
-// flag line. Everybody knows all counts (pair_counts.h), so everybody knows each sender's places and the number of phases.
+// A sender of gather or scatter shares its slot among the receivers it has data for, so a gather uses whole slots. In all_to_all
+// it shares among all: chunk k is then the same elements in both directions of a pair, and in place, what arrives replaces
+// only what has left. Up to 48 bytes in all travel in the flag line. Everybody knows all counts (pair_counts.h), so everybody
+// knows each sender's places and the number of phases.
 // Cost: chunks + 1 phases, one flag wait each.
 
 namespace customccl::shm {
@@ -25,13 +27,14 @@ struct Outgoing {
 
 Outgoing layout_of(const Context& context, const Operation& op, int sender, int receiver) {
   const std::size_t element = size_of(op.call->dtype);
+  const bool mutual = op.call->op == Op::kAllToAll;
   std::size_t receivers = 0;
   std::size_t before = 0;
   std::size_t total = 0;
   std::size_t total_before = 0;
   for (int other = 0; other < context.size(); ++other) {
     const std::size_t count = context.pairs.sent(sender, other);
-    if (other == sender || count == 0) continue;
+    if (other == sender || (count == 0 && !mutual)) continue;
     ++receivers;
     total += count;
     if (other < receiver) {

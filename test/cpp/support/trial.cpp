@@ -30,6 +30,14 @@ std::size_t random_count(Dice& dice, std::size_t most) {
   }
 }
 
+// In place, as much comes from a rank as goes to it.
+void make_symmetric(Trial& trial) {
+  const auto n = static_cast<std::size_t>(trial.size);
+  for (std::size_t from = 0; from < n; ++from) {
+    for (std::size_t to = 0; to < from; ++to) trial.counts[from * n + to] = trial.counts[to * n + from];
+  }
+}
+
 }  // namespace
 
 std::complex<double> factor_of(int rank) { return {0.5 + rank, 0}; }
@@ -78,7 +86,8 @@ Trial random_trial(Dice& dice, int size, std::size_t most_bytes) {
     const std::size_t count = dice.one_in(5) ? 0 : random_count(dice, most);
     trial.counts.push_back(even && i > 0 ? trial.counts[0] : count);
   }
-  trial.in_place = trial.op != Op::kAllToAll && dice.one_in(3);
+  trial.in_place = dice.one_in(3);
+  if (trial.op == Op::kAllToAll && trial.in_place) make_symmetric(trial);
   trial.input_shape = static_cast<Shape>(dice.one_in(2) ? 0 : dice.below(kShapes));
   trial.output_shape = static_cast<Shape>(dice.one_in(2) ? 0 : dice.below(kShapes));
   trial.seed = dice.below(std::uint64_t{1000});
@@ -142,6 +151,10 @@ void Part::make_outputs() {
         std::make_shared<Tensor>(trial_.dtype, count_between(many ? from : trial_.root, rank_), trial_.output_shape));
   }
   if (!trial_.in_place || inputs_.empty()) return;
+  if (trial_.op == Op::kAllToAll) {
+    outputs_ = inputs_;
+    return;
+  }
   const auto own = static_cast<std::size_t>(rank_);
   outputs_[outputs_.size() == 1 ? 0 : own] = inputs_[inputs_.size() == 1 ? 0 : own];
 }
