@@ -146,6 +146,24 @@ TEST_P(Collectives, AreRightBackToBackInAnyOrderAndSize) {
   });
 }
 
+// More ranks than a small slot has cache lines.
+TEST(ManyRanks, GetRightResults) {
+  for (const int size : {17, 70}) {
+    Dice dice(static_cast<std::uint64_t>(size));
+    std::vector<Trial> trials;
+    for (int i = 0; i < 12; ++i) trials.push_back(random_trial(dice, size, 300 << 10));
+    run_threads(size, [&](const Rank& rank) {
+      const auto group = rank.join("g");
+      for (const Trial& trial : trials) {
+        const Part part(trial, rank.number());
+        const Status status = group->run(part.call());
+        ASSERT_TRUE(status.ok()) << status.message;
+        ASSERT_EQ(part.verify(), "") << "rank " << rank.number() << ": " << trial.describe();
+      }
+    });
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Ranks, Collectives, testing::Range(1, 9));
 
 }  // namespace

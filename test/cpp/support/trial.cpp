@@ -126,7 +126,7 @@ std::size_t Part::count_between(int from, int to) const {
 // Values differ per sender, and per receiver where each gets a block of its own.
 std::uint64_t Part::source_of(int from, int to) const {
   const int block = has_block_per_peer(trial_.op) ? to + 1 : 0;
-  return trial_.seed * 1000 + static_cast<std::uint64_t>(from * 20 + block);
+  return trial_.seed * 100'000 + static_cast<std::uint64_t>(from * 300 + block);
 }
 
 void Part::make_inputs() {
