@@ -1,0 +1,105 @@
+"""The command line: `python -m benchmarks install | run | report | compare`."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks import plan, styles
+from benchmarks.operations import ELEMENT_BYTES, OPERATIONS
+from benchmarks.plan import Plan
+from benchmarks.sampling import Limits
+
+PEERS = ("customccl", "gloo", "floor", "deepspeed", "customccl, shared tensors")
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="python -m benchmarks", description="Measures customccl against its peers.")
+    commands = top.add_subparsers(dest="command", required=True)
+    commands.add_parser("install", help="fetch and build the optional peers (DeepSpeed, Intel MPI, Open MPI, MPICH)")
+    _add_run(commands.add_parser("run", help="measure; writes a results file with raw samples"))
+    report = commands.add_parser("report", help="tables, plots and docs/performance.md from results files")
+    report.add_argument("results", nargs="+", type=Path)
+    report.add_argument("--out", type=Path, default=Path("docs/performance.md"))
+    compare = commands.add_parser("compare", help="two results files, by their ratios to the peers both runs had")
+    compare.add_argument("results", nargs=2, type=Path)
+    compare.add_argument("--reference", default="gloo", help="the peer whose time cancels the machine (default: gloo)")
+    return top
+
+
+def _add_run(run: argparse.ArgumentParser) -> None:
+    preset = run.add_mutually_exclusive_group()
+    preset.add_argument("--quick", action="store_true", help="about two minutes on two cores (default)")
+    preset.add_argument("--full", action="store_true", help="about ten minutes on two cores")
+    run.add_argument("--ops", help=f"comma-separated; of {', '.join(OPERATIONS)}")
+    run.add_argument("--sizes", help="S in bytes, comma-separated; 64K and 16M are understood")
+    run.add_argument("--styles", help=f"comma-separated; of {', '.join(styles.STYLES)}")
+    run.add_argument("--dtypes", help=f"comma-separated; of {', '.join(ELEMENT_BYTES)}")
+    run.add_argument("--ranks", help="numbers of ranks, comma-separated (default: quick 2, full 2,4,8)")
+    run.add_argument("--peers", default=";".join(PEERS), help=f"separated by semicolons; default {'; '.join(PEERS)}")
+    run.add_argument("--workloads", help="comma-separated; of ddp_step, fsdp2_step, token_loop")
+    run.add_argument("--no-c", action="store_true", help="leave out the C level")
+    run.add_argument("--seconds", type=float, help="time per cell")
+    run.add_argument("--rounds", type=int, help="at least, and at most, this many rounds per cell")
+    run.add_argument("--out", type=Path, default=Path("results"), help="folder for the results file")
+
+
+def plan_of(arguments: argparse.Namespace) -> Plan:
+    """The preset with what the command line changes. ValueError for an unknown name."""
+    ranks = [int(word) for word in (arguments.ranks or ("2,4,8" if arguments.full else "2")).split(",")]
+    peers = [word.strip() for word in arguments.peers.split(";")]
+    made = (plan.full if arguments.full else plan.quick)(ranks, peers)
+    made.operations = _chosen(arguments.ops, made.operations, OPERATIONS)
+    made.styles = _chosen(arguments.styles, made.styles, styles.STYLES)
+    made.dtypes = _chosen(arguments.dtypes, made.dtypes, ELEMENT_BYTES)
+    made.workloads = _chosen(arguments.workloads, made.workloads, ("ddp_step", "fsdp2_step", "token_loop"))
+    if arguments.sizes:
+        made.sizes = [parse_size(word) for word in arguments.sizes.split(",")]
+    if arguments.seconds:
+        made.limits = replace(made.limits, seconds=arguments.seconds)
+    if arguments.rounds:
+        made.limits = Limits(made.limits.seconds, arguments.rounds, arguments.rounds)
+    made.c_level = made.c_level and not arguments.no_c
+    return made
+
+
+def parse_size(word: str) -> int:
+    """ "64K" -> 65536."""
+    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+    unit = word[-1:].upper()
+    return int(word[:-1]) * units[unit] if unit in units else int(word)
+
+
+def _chosen(text: str | None, preset: list[str], known: Sequence[str] | dict[str, object]) -> list[str]:
+    if text is None:
+        return preset
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    unknown = [word for word in words if word not in known]
+    if unknown:
+        raise ValueError(f"unknown: {', '.join(unknown)}; known: {', '.join(known)}")
+    return words
+
+
+def main(arguments: list[str] | None = None) -> int:
+    from rich.console import Console
+
+    chosen = parser().parse_args(arguments)
+    console = Console()
+    if chosen.command == "install":
+        from benchmarks.install import install
+
+        for name, state in install().items():
+            console.print(f"{name}: {state}", markup=False)
+    elif chosen.command == "run":
+        from benchmarks.run import run
+
+        path = run(plan_of(chosen), chosen.out, console)
+        console.print(f"raw samples: {path}", markup=False)
+    else:
+        console.print("not yet")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

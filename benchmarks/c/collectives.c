@@ -1,0 +1,199 @@
+/* The C level: the same program for every library, compiled with one peer_*.c.
+ *
+ * collectives REGION_FILE SECONDS OPERATION:ELEMENTS...
+ *
+ * For each cell (elements of the full tensor): warms up, then calls until SECONDS have passed; before each call the input is
+ * written anew and the ranks meet at a barrier of our own. Rank 0 prints a JSON line: the operation, the elements, how many
+ * results were wrong on all ranks, and nanoseconds per call, the maximum over ranks. The region is a file of zeros.
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "peer.h"
+#include "sync.h"
+
+enum { kMostCalls = 200, kLeastCalls = 4, kWarmCalls = 5, kPeriod = 13 };
+
+static const char* const kNames[kOps] = {"all_reduce", "reduce",  "broadcast",  "all_gather",        "gather",   "reduce_scatter",
+                                         "scatter",    "all_to_all", "all_to_all_skewed", "send_recv", "barrier"};
+
+static void* region;
+static int rank, ranks, spins;
+
+struct cell {
+  enum bench_op op;
+  size_t count;   /* what peer_run gets */
+  size_t inputs;  /* elements of send */
+  size_t outputs; /* elements of recv that are checked on this rank */
+  float *send, *recv, *fresh;
+};
+
+static void stop(const char* why) {
+  fprintf(stderr, "rank %d: %s\n", rank, why);
+  _exit(1);
+}
+
+static void meet(void) {
+  if (sync_wait(region, rank, ranks, spins, 60) != 0) stop("another rank did not come");
+}
+
+static int64_t worst(int64_t mine) {
+  *sync_word(region, rank) = mine;
+  meet();
+  int64_t most = mine;
+  for (int peer = 0; peer < ranks; ++peer) most = *sync_word(region, peer) > most ? *sync_word(region, peer) : most;
+  meet();
+  return most;
+}
+
+static float value(int of_rank, size_t index) { return (float)(index % kPeriod) + (float)of_rank; }
+
+static float sum(size_t index) { return (float)ranks * (float)(index % kPeriod) + (float)(ranks * (ranks - 1) / 2); }
+
+static size_t parts_before_me(void) {
+  size_t before = 0;
+  for (int i = 0; i < rank; ++i) before += skewed_weight(i, ranks);
+  return before;
+}
+
+/* What element i of this rank's output must be. */
+static float right(const struct cell* c, size_t i) {
+  const size_t block = c->count;
+  const size_t mine = skewed_weight(rank, ranks) * block;
+  switch (c->op) {
+    case kAllReduce:
+    case kReduce: return sum(i);
+    case kBroadcast: return value(0, i);
+    case kAllGather:
+    case kGather: return value((int)(i / block), i % block);
+    case kReduceScatter: return sum((size_t)rank * block + i);
+    case kScatter: return value(0, (size_t)rank * block + i);
+    case kAllToAll: return value((int)(i / block), (size_t)rank * block + i % block);
+    case kAllToAllSkewed: return value((int)(i / mine), parts_before_me() * block + i % mine);
+    default: return value(rank ^ 1, i);
+  }
+}
+
+static int in_place(enum bench_op op) { return op == kAllReduce || op == kReduce || op == kBroadcast; }
+
+static void size_cell(struct cell* c, size_t elements) {
+  const size_t n = (size_t)ranks;
+  size_t weights = 0;
+  for (int i = 0; i < ranks; ++i) weights += skewed_weight(i, ranks);
+  c->count = c->inputs = c->outputs = elements;
+  if (in_place(c->op)) {
+    if (c->op == kReduce && rank != 0) c->outputs = 0;
+  } else if (c->op == kAllToAllSkewed) {
+    c->count = elements / (n * skewed_weight(0, ranks));
+    c->inputs = weights * c->count;
+    c->outputs = n * skewed_weight(rank, ranks) * c->count;
+  } else if (c->op == kSendRecv) {
+    if ((rank ^ 1) >= ranks) c->outputs = 0;
+  } else if (c->op != kBarrier) {
+    c->count = elements / n;
+    c->inputs = c->op == kAllGather || c->op == kGather ? c->count : elements;
+    c->outputs = c->op == kReduceScatter || c->op == kScatter ? c->count : c->op == kGather && rank != 0 ? 0 : elements;
+  }
+}
+
+static float* allocate(size_t elements) {
+  const size_t bytes = (elements * sizeof(float) + 4096) / 4096 * 4096;
+  float* memory = aligned_alloc(4096, bytes);
+  if (memory == NULL) stop("out of memory");
+  memset(memory, 0, bytes);
+  return memory;
+}
+
+static int64_t call_once(struct cell* c) {
+  memcpy(c->send, c->fresh, c->inputs * sizeof(float));
+  const int partner = rank ^ 1, first = rank % 2 == 0;
+  int failed = 0;
+  meet();
+  const int64_t begin = sync_now();
+  if (c->op != kSendRecv) {
+    failed = peer_run(c->op, c->send, c->recv, c->count);
+  } else if (partner < ranks) {
+    failed = first ? peer_send(c->send, c->count, partner) : peer_recv(c->recv, c->count, partner);
+    failed |= first ? peer_recv(c->recv, c->count, partner) : peer_send(c->send, c->count, partner);
+  }
+  const int64_t duration = sync_now() - begin;
+  if (failed) stop("a call failed");
+  return duration;
+}
+
+static int64_t wrong_results(struct cell* c) {
+  if (!in_place(c->op)) memset(c->recv, 0xff, c->outputs * sizeof(float));
+  call_once(c);
+  int64_t wrong = 0;
+  for (size_t i = 0; i < c->outputs; ++i) wrong += c->recv[i] != right(c, i);
+  return worst(wrong);
+}
+
+static void print(const struct cell* c, size_t elements, int64_t wrong, int calls) {
+  printf("{\"operation\": \"%s\", \"elements\": %zu, \"wrong\": %lld, \"samples\": [", kNames[c->op], elements, (long long)wrong);
+  for (int i = 0; i < calls; ++i) {
+    int64_t most = 0;
+    for (int peer = 0; peer < ranks; ++peer) {
+      const int64_t sample = sync_samples(region)[peer * kMostCalls + i];
+      most = sample > most ? sample : most;
+    }
+    printf("%s%lld", i == 0 ? "" : ", ", (long long)most);
+  }
+  printf("]}\n");
+  fflush(stdout);
+}
+
+static void measure(enum bench_op op, size_t elements, double seconds) {
+  struct cell c = {.op = op};
+  size_cell(&c, elements);
+  c.send = allocate(c.inputs);
+  c.fresh = allocate(c.inputs);
+  c.recv = in_place(op) ? c.send : allocate(c.outputs > c.count ? c.outputs : c.count);
+  for (size_t i = 0; i < c.inputs; ++i) c.fresh[i] = value(rank, i);
+  int64_t wrong = op == kBarrier ? 0 : wrong_results(&c);
+  for (int i = 0; i < kWarmCalls; ++i) {
+    if (worst(call_once(&c)) > 20000000) break;
+  }
+  const int64_t begin = sync_now();
+  int calls = 0;
+  for (int64_t more = 1; more && calls < kMostCalls; ++calls) {
+    sync_samples(region)[rank * kMostCalls + calls] = call_once(&c);
+    const int enough = (double)(sync_now() - begin) > seconds * 1e9 && calls + 1 >= kLeastCalls;
+    more = worst(rank == 0 && enough) == 0;
+  }
+  wrong += op == kBarrier ? 0 : wrong_results(&c);
+  if (rank == 0) print(&c, elements, wrong, calls);
+  meet();
+  if (c.recv != c.send) free(c.recv);
+  free(c.send);
+  free(c.fresh);
+}
+
+static enum bench_op op_named(const char* name, size_t length) {
+  for (int op = 0; op < kOps; ++op) {
+    if (strlen(kNames[op]) == length && strncmp(kNames[op], name, length) == 0) return (enum bench_op)op;
+  }
+  stop("unknown operation");
+  return kOps;
+}
+
+int main(int argc, char** argv) {
+  if (peer_start(&argc, &argv, &rank, &ranks) != 0) return 1;
+  const int file = argc < 4 ? -1 : open(argv[1], O_RDWR);
+  const size_t bytes = kSyncSamples + (size_t)ranks * kMostCalls * sizeof(int64_t);
+  region = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (region == MAP_FAILED) stop("usage: collectives REGION_FILE SECONDS OPERATION:ELEMENTS...");
+  spins = ranks <= sysconf(_SC_NPROCESSORS_ONLN) ? 20000 : 20;
+  if (rank == 0) printf("{\"version\": \"%s\"}\n", peer_version());
+  for (int i = 3; i < argc; ++i) {
+    const size_t length = strcspn(argv[i], ":");
+    measure(op_named(argv[i], length), strtoull(argv[i] + length + 1, NULL, 10), atof(argv[2]));
+  }
+  peer_stop();
+  return 0;
+}

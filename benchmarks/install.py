@@ -1,0 +1,119 @@
+"""Fetches the optional peers: DeepSpeed and Intel MPI from PyPI into build/benchmarks, Open MPI and MPICH by apt.
+
+Nothing goes into the Python environment. What cannot be had is named with its reason; the benchmark runs without it.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+from benchmarks import native
+
+DEEPSPEED = "0.19.8"
+INTEL_MPI = "2021.19.0"
+DEBIAN = ("openmpi-bin", "libopenmpi-dev", "mpich", "libmpich-dev")
+FOLDER = native.BUILD / "peers"
+
+
+def install() -> dict[str, str]:
+    """Peer -> "ready", or why not."""
+    return {name: _try(step) for name, step in _STEPS.items()}
+
+
+def _try(step: Callable[[], None]) -> str:
+    try:
+        step()
+    except subprocess.CalledProcessError as error:
+        lines = (error.stderr or error.stdout or "").strip().splitlines()
+        return f"not installed: {Path(error.cmd[0]).name}: {lines[-1] if lines else error}"
+    except (OSError, RuntimeError, ImportError) as error:
+        return f"not installed: {error}"
+    return "ready"
+
+
+def deepspeed_sources() -> Path:
+    """Where DeepSpeed's sources lie. FileNotFoundError if they were not fetched."""
+    folder = FOLDER / f"deepspeed-{DEEPSPEED}" / "csrc" / "cpu"
+    if not folder.is_dir():
+        raise FileNotFoundError("DeepSpeed is not here: python -m benchmarks install")
+    return folder
+
+
+def load_deepspeed() -> ModuleType:
+    """Its ShareMemCommBuilder, with the same sources and flags; building takes a minute the first time."""
+    cpu = deepspeed_sources()
+    sources = [cpu / "comm" / "shm_interface.cpp", cpu / "comm" / "shm.cpp"]
+    flags = ["-O2", "-fopenmp", f"-I{cpu / 'includes'}"]
+    return native.load_extension("deepspeed_shm_comm", sources, flags, ["-fopenmp"])
+
+
+def intel_mpi() -> Path:
+    """The folder with bin, lib and include of Intel MPI. FileNotFoundError if it was not fetched."""
+    folder = FOLDER / f"impi-{INTEL_MPI}"
+    if not (folder / "lib" / "libmpi.so").exists():
+        raise FileNotFoundError("Intel MPI is not here: python -m benchmarks install")
+    return folder
+
+
+def _run(*command: str) -> None:
+    subprocess.run(command, check=True, capture_output=True, text=True)
+
+
+def _download(requirement: str, *options: str) -> list[Path]:
+    target = FOLDER / "downloads" / requirement.split("==")[0]
+    target.mkdir(parents=True, exist_ok=True)
+    _run(sys.executable, "-m", "pip", "download", "-q", "--no-deps", *options, "-d", str(target), requirement)
+    return sorted(target.iterdir())
+
+
+def _install_deepspeed() -> None:
+    try:
+        deepspeed_sources()
+    except FileNotFoundError:
+        archive = _download(f"deepspeed=={DEEPSPEED}", "--no-binary", "deepspeed")[-1]
+        with tarfile.open(archive) as tar:
+            tar.extractall(FOLDER, filter="data")
+    load_deepspeed()
+
+
+def _install_intel_mpi() -> None:
+    try:
+        intel_mpi()
+        return
+    except FileNotFoundError:
+        pass
+    folder = FOLDER / f"impi-{INTEL_MPI}"
+    for package in ("impi-rt", "impi-devel"):
+        wheel = _download(f"{package}=={INTEL_MPI}")[-1]
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(FOLDER / "unpacked")
+    for data in sorted((FOLDER / "unpacked").glob("impi*.data/data")):
+        shutil.copytree(data, folder, dirs_exist_ok=True)
+    for program in (folder / "bin").iterdir():
+        program.chmod(0o755)
+    shutil.rmtree(FOLDER / "unpacked")
+    intel_mpi()
+
+
+def _install_debian() -> None:
+    if all(shutil.which(f"mpicc.{name}") for name in ("openmpi", "mpich")):
+        return
+    packages = " ".join(DEBIAN)
+    if not shutil.which("apt-get") or os.geteuid() != 0:
+        raise RuntimeError(f"needs root: apt-get install {packages}")
+    _run("apt-get", "-qq", "update")
+    _run("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-y", "--no-install-recommends", "install", *DEBIAN)
+
+
+_STEPS: dict[str, Callable[[], None]] = {
+    "floor (a c10d backend that does nothing)": lambda: bool(native.load_noop()) and None,
+    "DeepSpeed": _install_deepspeed,
+    "Intel MPI": _install_intel_mpi,
+    "Open MPI and MPICH": _install_debian,
+}

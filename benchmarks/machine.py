@@ -1,0 +1,122 @@
+"""Facts about the machine, and two measurements that every number depends on: placement of the cores, memory speed."""
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from benchmarks import native
+
+NEAR_NS, FAR_NS = 200, 700  # round trips within one last-level cache, and within one socket, stay below these
+MOST_PAIRS = 32
+CEILING_SIZES = (4 << 10, 64 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20)
+
+
+def facts() -> dict[str, Any]:
+    """Everything that is read, not measured."""
+    return {
+        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "processor": _processor(),
+        "cores_usable": len(os.sched_getaffinity(0)),
+        "cores": os.cpu_count(),
+        "caches": _caches(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") or "not told",
+        "huge_pages_of_shared_memory": _read("/sys/kernel/mm/transparent_hugepage/shmem_enabled") or "not told",
+        "virtual": "hypervisor" in (_read("/proc/cpuinfo") or ""),
+        "versions": _versions(),
+        "commit": _commit(),
+        "settings": {name: value for name, value in sorted(os.environ.items()) if name.startswith("CUSTOMCCL_")},
+    }
+
+
+def load() -> dict[str, Any]:
+    """How busy the machine is right now, and what the hypervisor has taken so far."""
+    fields = (_read("/proc/stat") or "cpu 0 0 0 0 0 0 0 0").splitlines()[0].split()
+    total = sum(map(int, fields[1:9]))
+    return {"load_average": os.getloadavg()[0], "steal_share": int(fields[8]) / total if total else 0.0}
+
+
+def placement(seconds: float = 0.1) -> list[dict[str, Any]]:
+    """Round trip of a flag between pairs of usable processors: how far apart they are now."""
+    usable = sorted(os.sched_getaffinity(0))
+    pairs = [(a, b) for i, a in enumerate(usable) for b in usable[i + 1 :]]
+    pairs = pairs[:: max(1, len(pairs) // MOST_PAIRS)] if len(pairs) > MOST_PAIRS else pairs
+    if not pairs:
+        return []
+    words = [str(processor) for pair in pairs for processor in pair]
+    found: list[dict[str, Any]] = json.loads(_output(native.ping_pong_program(), str(seconds), *words))
+    return [{**pair, "distance": distance(pair["round_trip_ns"])} for pair in found]
+
+
+def distance(round_trip_ns: float) -> str:
+    if round_trip_ns < NEAR_NS:
+        return "near (one last-level cache)"
+    return "far (two last-level caches)" if round_trip_ns < FAR_NS else "very far (two sockets, or a busy machine)"
+
+
+def ceiling(ranks: int, sizes: Sequence[int] = CEILING_SIZES, seconds: float = 0.1) -> dict[str, Any]:
+    """GB/s per process when `ranks` processes copy at once."""
+    words = map(str, sizes)
+    copies = json.loads(_output(native.memory_program(), str(ranks), str(seconds), *words))
+    return {"ranks": ranks, "copies": copies}
+
+
+def _output(program: Path, *arguments: str) -> str:
+    done = subprocess.run([program, *arguments], check=True, capture_output=True, text=True, timeout=300)
+    return done.stdout
+
+
+def _versions() -> dict[str, str]:
+    import torch
+
+    import torch_customccl
+
+    first = subprocess.run([native.compiler(), "--version"], capture_output=True, text=True).stdout.splitlines()
+    return {
+        "torch_customccl": torch_customccl.__version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "compiler": first[0] if first else native.compiler(),
+    }
+
+
+def _commit() -> str:
+    if not shutil.which("git"):
+        return "unknown"
+    command = ["git", "-C", str(native.ROOT), "describe", "--always", "--dirty", "--abbrev=10"]
+    return subprocess.run(command, capture_output=True, text=True).stdout.strip() or "unknown"
+
+
+def _processor() -> str:
+    for line in (_read("/proc/cpuinfo") or "").splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _caches() -> list[str]:
+    folder = Path("/sys/devices/system/cpu/cpu0/cache")
+    found = []
+    for index in sorted(folder.glob("index*")):
+        level, kind, size, shared = (_read(str(index / name)) for name in ("level", "type", "size", "shared_cpu_list"))
+        found.append(f"L{level} {kind} {size}, processors {shared}")
+    return found
+
+
+def _read(path: str) -> str | None:
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return None
+
+
+def command_line() -> str:
+    return " ".join(["python -m benchmarks", *sys.argv[1:]])

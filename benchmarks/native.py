@@ -1,0 +1,76 @@
+"""Compiles what the benchmark needs, once, into build/benchmarks: a file is compiled again only when it changed."""
+
+import hashlib
+import os
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+BUILD = ROOT / "build" / "benchmarks"
+FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra")
+
+
+def compiler() -> str:
+    return os.environ.get("CC", "cc")
+
+
+def build_c(name: str, sources: Sequence[str], flags: Sequence[str] = (), command: Sequence[str] = ()) -> Path:
+    """Compiles sources of benchmarks/c (first) and libraries (flags, last) with `command`, by default the C compiler.
+
+    subprocess.CalledProcessError, with the compiler's words, if it does not compile.
+    """
+    parts = [*(command or [compiler()]), *FLAGS]
+    inputs = [HERE / "c" / source for source in sources]
+    text = b"".join(
+        path.read_bytes() for path in [*inputs, HERE / "c" / "sync.h", HERE / "c" / "peer.h"] if path.exists()
+    )
+    key = hashlib.sha256(text + "\0".join([*parts, *flags]).encode()).hexdigest()[:12]
+    target = BUILD / f"{name}-{key}"
+    if not target.exists():
+        BUILD.mkdir(parents=True, exist_ok=True)
+        half = target.with_suffix(f".{os.getpid()}")
+        subprocess.run([*parts, *map(str, inputs), "-o", str(half), *flags], check=True, capture_output=True, text=True)
+        half.rename(target)
+    return target
+
+
+def sync_library() -> Path:
+    return build_c("sync", ["sync.c"], ["-shared", "-fPIC"])
+
+
+def memory_program() -> Path:
+    return build_c("memory", ["memory.c"])
+
+
+def ping_pong_program() -> Path:
+    return build_c("ping_pong", ["ping_pong.c"])
+
+
+def load_noop() -> ModuleType:
+    """The backend that does nothing, built by torch's own extension builder (25 s the first time)."""
+    return load_extension("benchmarks_noop", [HERE / "noop" / "noop_backend.cpp"], ["-O2"])
+
+
+def load_extension(name: str, sources: Sequence[Path], flags: Sequence[str], linker: Sequence[str] = ()) -> ModuleType:
+    """Built or taken from build/benchmarks; one folder per torch and Python."""
+    import torch
+    from torch.utils import cpp_extension
+
+    scripts = sysconfig.get_path("scripts")  # ninja may live there
+    if scripts not in os.environ["PATH"].split(os.pathsep):
+        os.environ["PATH"] = os.pathsep.join([scripts, os.environ["PATH"]])
+    folder = BUILD / f"{name}-{torch.__version__}-{sys.implementation.cache_tag}"
+    folder.mkdir(parents=True, exist_ok=True)
+    module: ModuleType = cpp_extension.load(
+        name,
+        [str(source) for source in sources],
+        extra_cflags=list(flags),
+        extra_ldflags=list(linker),
+        build_directory=str(folder),
+    )
+    return module

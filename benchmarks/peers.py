@@ -1,0 +1,93 @@
+"""What is measured at the Python level: one small adapter per peer.
+
+A peer gives calls for cells it can do; what it cannot do is a gap in the tables, not a zero.
+"""
+
+import os
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from benchmarks import install, native, styles
+from benchmarks.buffers import Allocate, Buffers, plain_memory
+
+OURS = "customccl"
+OURS_SHARED = "customccl, shared tensors"  # tensors allocated by the backend
+FLOOR = "floor"  # a c10d backend that does nothing
+TIMEOUT = timedelta(seconds=60)
+
+
+class UnsupportedError(Exception):
+    """This peer has no such call; the text says why."""
+
+
+class C10dPeer:
+    """A c10d backend, as a group of all ranks."""
+
+    def __init__(
+        self, name: str, backend: str, *, correct: bool = True, finished_on_return: bool = False, shared: bool = False
+    ) -> None:
+        self.name = name
+        self.correct = correct  # the floor leaves outputs as they are
+        self._finished_on_return = finished_on_return
+        self._shared = shared
+        self.group: Any = dist.new_group(backend=backend, timeout=TIMEOUT)
+
+    @property
+    def allocate(self) -> Allocate:
+        if not self._shared:
+            return plain_memory
+        backend = self.group._get_backend(torch.device("cpu"))
+        return lambda count, dtype: backend.allocate_tensor(count, dtype=dtype, device=torch.device("cpu"))
+
+    def call(self, style: str, operation: str, buffers: Buffers) -> styles.Call:
+        try:
+            return styles.bind(style, operation, buffers, self.group, self._finished_on_return)
+        except KeyError:
+            raise UnsupportedError(f"style {style} has no {operation}") from None
+
+
+class DeepSpeedPeer:
+    """DeepSpeed's shared-memory all_reduce: a C++ op on a tensor, for ranks of one host. It offers nothing else."""
+
+    name = "deepspeed"
+    correct = True
+    group = None
+    allocate = staticmethod(plain_memory)
+
+    def __init__(self) -> None:
+        rank, ranks = dist.get_rank(), dist.get_world_size()
+        module = install.load_deepspeed()
+        os.environ.setdefault("MASTER_ADDR", "benchmarks")
+        # Its segments in /dev/shm are named after user, address and port; one name per run, taken away afterwards.
+        os.environ["MASTER_PORT"] = os.environ["BENCHMARKS_RUN"]
+        os.environ["LOCAL_SIZE"] = str(ranks)
+        module.initialize(ranks, rank)
+
+    def call(self, style: str, operation: str, buffers: Buffers) -> styles.Call:
+        if (style, operation) != ("direct", "all_reduce"):
+            raise UnsupportedError("DeepSpeed has all_reduce by a direct call only")
+        op, tensor = torch.ops.deepspeed.inference_all_reduce_, buffers.input
+        return lambda: op(tensor)
+
+
+Peer = C10dPeer | DeepSpeedPeer
+
+
+def _floor() -> Peer:
+    module = native.load_noop()
+    if not hasattr(dist.Backend, "BENCHMARKS_NOOP"):
+        dist.Backend.register_backend("benchmarks_noop", module.create, devices=["cpu"])
+    return C10dPeer(FLOOR, "benchmarks_noop", correct=False, finished_on_return=True)
+
+
+PEERS: dict[str, Callable[[], Peer]] = {
+    OURS: lambda: C10dPeer(OURS, "customccl", finished_on_return=True),
+    OURS_SHARED: lambda: C10dPeer(OURS_SHARED, "customccl", finished_on_return=True, shared=True),
+    "gloo": lambda: C10dPeer("gloo", "gloo"),
+    FLOOR: _floor,
+    "deepspeed": DeepSpeedPeer,
+}

@@ -1,0 +1,185 @@
+"""One rank: makes all peers, then measures cell after cell. Rank 0 prints a JSON line per event; started by launch.py.
+
+python -m benchmarks.rank PLAN_JSON REGION_DESCRIPTOR RANK RANKS STORE_FILE
+"""
+
+import gc
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from benchmarks import buffers, native, workloads
+from benchmarks.operations import actual_size
+from benchmarks.peers import PEERS, TIMEOUT, Peer, UnsupportedError
+from benchmarks.plan import STEP, Cell, Plan
+from benchmarks.sampling import Burst, burst_for, round_count, round_order, sample_shape
+from benchmarks.shared_region import CAPACITY, SharedRegion
+
+REPEATS_TO_WARM = 10
+
+
+class Turn:
+    """A peer's part in one cell: its call and its buffers."""
+
+    def __init__(self, peer: Peer, cell: Cell, shared: dict[Any, buffers.Buffers]) -> None:
+        self.peer = peer
+        self.rewrite: Callable[[], object] = lambda: None
+        self.buffers: buffers.Buffers | None = None
+        if cell.style == STEP:
+            if peer.group is None:
+                raise UnsupportedError("no c10d group")
+            self.call: Callable[[], object] = workloads.bind(cell.operation, peer.group)
+            return
+        rank, ranks = dist.get_rank(), dist.get_world_size()
+        allocate = peer.allocate
+        if allocate not in shared:  # peers with plain memory use the same tensors
+            shared[allocate] = buffers.make(cell.operation, cell.dtype, rank, ranks, cell.size, allocate)
+        self.buffers = shared[allocate]
+        self.call = peer.call(cell.style, cell.operation, self.buffers)
+        self.rewrite = self.buffers.rewrite
+
+    def check(self) -> int:
+        """One call from spoilt outputs; elements that came out wrong on this rank."""
+        if self.buffers is not None:
+            self.buffers.spoil()
+        self.rewrite()
+        self.call()
+        return self.buffers.wrong() if self.buffers is not None and self.peer.correct else 0
+
+
+class Rank:
+    """Runs a plan. All ranks do the same in the same order."""
+
+    def __init__(self, plan: Plan, region: SharedRegion) -> None:
+        self.plan, self.region = plan, region
+        self.peers: list[Peer] = []
+
+    def say(self, event: str, **fields: Any) -> None:
+        if self.region.rank == 0:
+            print(json.dumps({"event": event, **fields}), flush=True)
+
+    def make_peers(self) -> None:
+        missing = {}
+        for name in self.plan.peers:
+            peer, why = self._together(lambda name=name: PEERS[name]())
+            if peer is None:
+                missing[name] = why
+            else:
+                self.peers.append(peer)
+        before = time.process_time()
+        time.sleep(0.2)
+        idle = (time.process_time() - before) / 0.2
+        self.say(
+            "peers", names=[peer.name for peer in self.peers], missing=missing, idle_share_of_a_core=round(idle, 4)
+        )
+
+    def _together(self, action: Callable[[], Any]) -> tuple[Any, str]:
+        """Does it on every rank; None and a reason on all of them if it failed on any."""
+        result, why = None, "failed on another rank"
+        try:
+            result = action()
+        except Exception as error:
+            why = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            if not isinstance(error, UnsupportedError | FileNotFoundError):
+                traceback.print_exc()
+        good = self.region.exchange(result is not None)
+        return (result, "") if all(good) else (None, why)
+
+    def measure(self, cell: Cell) -> dict[str, Any]:
+        """Samples of all peers that can do this cell; why not, of the others."""
+        shared: dict[Any, buffers.Buffers] = {}
+        turns, peers = [], {}
+        for peer in self.peers:
+            turn, why = self._together(lambda peer=peer: Turn(peer, cell, shared))
+            wrong, why = self._together(turn.check) if turn else (None, why)
+            if wrong is None:
+                peers[peer.name] = {"missing": why}
+            else:
+                turns.append(turn)
+                peers[peer.name] = {"wrong": sum(self.region.exchange(wrong))}
+        if turns:
+            samples = self._sample(turns)
+            for index, turn in enumerate(turns):
+                peers[turn.peer.name]["wrong"] += sum(self.region.exchange(turn.check()))
+                peers[turn.peer.name]["samples"] = samples[index].tolist()
+        ranks = self.region.ranks
+        size = actual_size(cell.operation, cell.dtype, ranks, cell.size) if cell.style != STEP else 0
+        return {**asdict(cell), "level": "python", "ranks": ranks, "size": size, "peers": peers}
+
+    def _sample(self, turns: list[Turn]) -> Any:
+        """The array [peer][round][half][call], maximum over ranks, in nanoseconds."""
+        spent = [self._warm(turn) for turn in turns]
+        burst = burst_for(max(spent))
+        round_seconds = 2 * burst.calls * sum(spent)
+        most = CAPACITY // (len(turns) * 2 * burst.timed)
+        rounds = min(most, self.region.exchange(round_count(round_seconds, self.plan.limits))[0])
+        shape = sample_shape(len(turns), rounds, burst)
+        mine = self.region.mine()[: len(turns) * rounds * 2 * burst.timed].reshape(shape)
+        gc.collect()
+        gc.disable()
+        for number in range(rounds):
+            for position, index in enumerate(round_order(len(turns), number)):
+                self._burst(turns[index], burst, mine[index, number, position // len(turns)])
+        gc.enable()
+        return self.region.maximum(mine.size).reshape(shape)
+
+    def _warm(self, turn: Turn) -> float:
+        """Calls until ten are done (three of long ones); seconds of one with its rewriting, the longest of any rank."""
+        durations = []
+        for count in range(REPEATS_TO_WARM):
+            self.region.sync()
+            begin = time.perf_counter()
+            turn.rewrite()
+            turn.call()
+            durations.append(time.perf_counter() - begin)
+            if count >= 2 and max(self.region.exchange(int(durations[-1] * 1e9))) > 20e6:
+                break
+        median = sorted(durations)[len(durations) // 2]
+        return max(self.region.exchange(int(median * 1e9))) * 1e-9
+
+    def _burst(self, turn: Turn, burst: Burst, samples: Any) -> None:
+        rewrite, call, sync, now = turn.rewrite, turn.call, self.region.sync, time.perf_counter_ns
+        for number in range(-burst.warm, burst.timed):
+            rewrite()
+            sync()
+            begin = now()
+            call()
+            duration = now() - begin
+            if number >= 0:
+                samples[number] = duration
+
+    def run(self) -> None:
+        self.make_peers()
+        for cell in self.plan.cells(self.region.ranks):
+            self.say("begin", title=cell.title(self.region.ranks))
+            self.say("cell", cell=self.measure(cell))
+        self.say("end")
+
+
+def main() -> None:
+    plan_json, descriptor, rank, ranks, store_file = sys.argv[1:]
+    torch.set_num_threads(1)
+    region = SharedRegion(native.sync_library(), int(descriptor), int(rank), int(ranks))
+    store = dist.FileStore(store_file, int(ranks))
+    dist.init_process_group("gloo", store=store, rank=int(rank), world_size=int(ranks), timeout=TIMEOUT)
+    try:
+        Rank(Plan.from_dict(json.loads(plan_json)), region).run()
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)  # the others may be waiting; launch.py ends them
+    sys.stdout.flush()
+    region.sync()
+    os._exit(0)  # leaving quietly is not what is measured here
+
+
+if __name__ == "__main__":
+    main()

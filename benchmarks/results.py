@@ -1,0 +1,104 @@
+"""Results files: machine facts and raw samples as JSON, and questions to ask them."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks import intervals
+from benchmarks.intervals import Interval, Summary
+
+FORMAT = 1
+
+
+@dataclass
+class Line:
+    """One measured cell: an operation at one size, with all peers."""
+
+    values: dict[str, Any]
+    cores: int
+
+    level = property(lambda self: str(self.values["level"]))
+    operation = property(lambda self: str(self.values["operation"]))
+    style = property(lambda self: str(self.values["style"]))
+    dtype = property(lambda self: str(self.values["dtype"]))
+    ranks = property(lambda self: int(self.values["ranks"]))
+    size = property(lambda self: int(self.values["size"]))
+
+    @property
+    def oversubscribed(self) -> bool:
+        return bool(self.ranks > self.cores)
+
+    @property
+    def peers(self) -> list[str]:
+        """Those with correct numbers."""
+        return [name for name, peer in self.values["peers"].items() if "samples" in peer and not peer["wrong"]]
+
+    def problem(self, peer: str) -> str:
+        """Why a peer has no numbers here; empty if it has."""
+        found = self.values["peers"].get(peer)
+        if found is None:
+            return "not in this run"
+        if "samples" not in found:
+            return str(found["missing"])
+        return f"{found['wrong']} wrong elements" if found["wrong"] else ""
+
+    def samples(self, peer: str) -> Any:
+        return self.values["peers"][peer]["samples"]
+
+    def summary(self, peer: str) -> Summary | None:
+        return intervals.summary(self.samples(peer)) if peer in self.peers else None
+
+    def quiet(self, peer: str) -> bool:
+        return intervals.quiet(self.samples(peer), self.oversubscribed)
+
+    def ratio(self, theirs: str, ours: str) -> Interval | None:
+        """Time of theirs / time of ours; None where one has no numbers."""
+        if theirs not in self.peers or ours not in self.peers:
+            return None
+        return intervals.paired_ratio(self.samples(theirs), self.samples(ours))
+
+
+@dataclass
+class Results:
+    """One results file."""
+
+    values: dict[str, Any]
+
+    @property
+    def cores(self) -> int:
+        return int(self.values["machine"]["cores_usable"])
+
+    def lines(self, **wanted: Any) -> Iterator[Line]:
+        """Lines whose fields are these, in the order measured."""
+        for cell in self.values["cells"]:
+            if all(cell[name] == value for name, value in wanted.items()):
+                yield Line(cell, self.cores)
+
+    def line(self, **wanted: Any) -> Line | None:
+        """The line of that size, or of the smallest one not below it (an operation may round up)."""
+        size = wanted.pop("size", None)
+        found = sorted(self.lines(**wanted), key=lambda line: line.size)
+        if size is None:
+            return found[0] if found else None
+        return next((line for line in found if size * 0.9 <= line.size <= max(size * 1.1, size + 24)), None)
+
+    def save(self, folder: Path) -> Path:
+        folder.mkdir(parents=True, exist_ok=True)
+        stamp = self.values["machine"]["date"].replace(":", "").replace("-", "")[:15]
+        path = folder / f"{stamp}-{self.values['plan']['preset']}.json"
+        path.write_text(json.dumps(self.values, separators=(",", ":")) + "\n")
+        return path
+
+
+def load(path: Path) -> Results:
+    values = json.loads(path.read_text())
+    if values.get("format") != FORMAT:
+        raise ValueError(f"{path} is no results file of this version of the benchmark")
+    return Results(values)
+
+
+def unique(values: Sequence[Any] | Iterator[Any]) -> list[Any]:
+    """In the order of their first appearance."""
+    return list(dict.fromkeys(values))

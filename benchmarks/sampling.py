@@ -1,0 +1,53 @@
+"""The order in which peers take turns, and where each sample goes.
+
+A round takes every peer twice: in a random order, then in the reverse of it (ABBA for two). Whatever drifts during a
+round hits both sides of a ratio alike, and over many rounds every peer has had every neighbour. The two halves of a
+round, compared for one peer, are the A/A test. A turn is a burst of calls: an untimed one first where calls are short,
+so that a peer does not pay for the caches that its predecessor used.
+"""
+
+import random
+from dataclasses import dataclass
+
+SHORT_CALL = 1e-3  # seconds; longer calls go one by one
+
+
+@dataclass(frozen=True)
+class Burst:
+    warm: int
+    timed: int
+
+    @property
+    def calls(self) -> int:
+        return self.warm + self.timed
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long a cell may take. At least `least` rounds, whatever they cost."""
+
+    seconds: float
+    least: int
+    most: int
+
+
+def round_order(peers: int, number: int, seed: int = 0) -> list[int]:
+    """Indices of the peers in round `number`: a random permutation and its mirror image. The same on all ranks."""
+    first = list(range(peers))
+    random.Random(seed * 1_000_003 + number).shuffle(first)
+    return [*first, *reversed(first)]
+
+
+def burst_for(seconds: float) -> Burst:
+    """The burst for calls that take this long."""
+    return Burst(1, 4) if seconds < SHORT_CALL else Burst(0, 1)
+
+
+def round_count(round_seconds: float, limits: Limits) -> int:
+    wanted = int(limits.seconds / max(round_seconds, 1e-9))
+    return max(limits.least, min(limits.most, wanted))
+
+
+def sample_shape(peers: int, rounds: int, burst: Burst) -> tuple[int, int, int, int]:
+    """Samples are an array [peer][round][half][call]."""
+    return (peers, rounds, 2, burst.timed)

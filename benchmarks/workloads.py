@@ -1,0 +1,83 @@
+"""End to end: what a training or serving loop feels. `bind(name, group)` makes one step with `group` communicating."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+Step = Callable[[], object]
+
+
+def bind(name: str, group: Any) -> Step:
+    return _STEPS[name](group)
+
+
+def names() -> list[str]:
+    return list(_STEPS)
+
+
+def _net(width: int, layers: int) -> nn.Sequential:
+    torch.manual_seed(7)
+    blocks = [module for _ in range(layers) for module in (nn.Linear(width, width), nn.ReLU())]
+    return nn.Sequential(*blocks)
+
+
+def _train(net: nn.Module, x: Tensor) -> Step:
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        net(x).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def ddp_step(group: Any) -> Step:
+    """25 million parameters, as a ResNet-50 has, 100 MB of gradients in torch's buckets of 25 MiB."""
+    # init_sync: a backend that does nothing cannot compare shapes; all ranks start from one seed anyway.
+    net = nn.parallel.DistributedDataParallel(_net(2048, 6), process_group=group, init_sync=False)
+    return _train(net, torch.randn(16, 2048))
+
+
+def fsdp2_step(group: Any) -> Step:
+    """fully_shard over 8 layers of 1 million parameters: all_gather before each layer, reduce_scatter after."""
+    from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.fsdp import fully_shard
+
+    mesh = DeviceMesh.from_group(group, "cpu")
+    net = copy.deepcopy(_net(1024, 8))
+    for module in net:
+        if isinstance(module, nn.Linear):
+            fully_shard(module, mesh=mesh)
+    fully_shard(net, mesh=mesh)
+    return _train(net, torch.randn(16, 1024))
+
+
+def token_loop(group: Any) -> Step:
+    """One token through 8 tensor-parallel layers of width 512: two all_reduce of 2 KiB per layer."""
+    ranks = dist.get_world_size()
+    width, layers = 512, 8
+    torch.manual_seed(7)
+    up = [torch.randn(4 * width // ranks, width) / width for _ in range(layers)]
+    down = [torch.randn(width, 4 * width // ranks) / width for _ in range(layers)]
+    mix = [torch.randn(width, width) / width for _ in range(layers)]
+    token = torch.randn(width)
+
+    @torch.no_grad()
+    def step() -> None:
+        x = token
+        for a, b, c in zip(up, down, mix, strict=True):
+            attended = c @ x
+            dist.all_reduce(attended, group=group)
+            hidden = b @ torch.relu(a @ attended)
+            dist.all_reduce(hidden, group=group)
+            x = hidden
+
+    return step
+
+
+_STEPS: dict[str, Callable[[Any], Step]] = {"ddp_step": ddp_step, "fsdp2_step": fsdp2_step, "token_loop": token_loop}
