@@ -70,7 +70,7 @@ def generate() -> Iterator[Case]:
         "FT-03",
         "leaves_without_destroy",
         2,
-        setup={"init": False, "deadline_s": 40.0, "op_timeout_s": 15.0, "cost_s": 9.0},
+        setup={"init": False, "deadline_s": 60.0, "op_timeout_s": 15.0, "cost_s": 9.0},
     )
     yield _fault("abort/all_reduce/ws2", "FT-04", "aborted", 2, setup={"op_timeout_s": 5.0, "deadline_s": 14.0})
     yield _fault("destroy/pending/ws2", "FT-05", "destroyed_in_flight", 2, op="send_recv")
@@ -223,7 +223,7 @@ def leaves_without_destroy(context: Context) -> None:
         str(context.op_timeout_s),
         *spec.imports,
     ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=2 * context.op_timeout_s + 5, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if "sum" not in done.stdout:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
         raise RuntimeError(lines[-1] if lines else "the script said nothing")
