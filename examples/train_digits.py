@@ -193,8 +193,8 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Train on scikit-learn's digits with DistributedDataParallel.")
     parser.add_argument("--backend", default="customccl", help="the c10d backend to train with (default: customccl)")
     parser.add_argument("--epochs", type=int, default=15)
-    parser.add_argument("--turns", type=int, default=10, help="how often the timed backends take turns")
-    parser.add_argument("--repeats", type=int, default=20, help="timed steps and all_reduces per turn")
+    parser.add_argument("--turns", type=int, default=40, help="how often the timed backends take turns")
+    parser.add_argument("--repeats", type=int, default=5, help="timed steps and all_reduces per turn")
     arguments = parser.parse_args()
     if "RANK" not in os.environ:
         parser.error("start it with: torchrun --nproc-per-node 2 examples/train_digits.py")
