@@ -52,6 +52,10 @@ Status HostArena::create() {
 
 Status HostArena::allocate(std::size_t bytes, Block& out) {
   const std::lock_guard lock(mutex_);
+  return allocate_locked(bytes, out);
+}
+
+Status HostArena::allocate_locked(std::size_t bytes, Block& out) {
   const auto offset = ranges_.take(bytes);
   if (!offset) {
     return {Code::kSystem,
@@ -75,6 +79,24 @@ void HostArena::release(const Block& block) {
   release_pages(file_.fd, block.offset, block.bytes);
   ranges_.give(block.offset, block.bytes);
   in_use_ -= block.bytes;
+}
+
+Status HostArena::take_word(std::size_t& offset) {
+  const std::lock_guard lock(mutex_);
+  if (free_words_.empty()) {
+    Block page;
+    if (Status status = allocate_locked(RangeAllocator::kPage, page); !status.ok()) return status;
+    for (std::size_t at = page.bytes; at != 0; at -= sizeof(std::uint64_t))
+      free_words_.push_back(page.offset + at - sizeof(std::uint64_t));
+  }
+  offset = free_words_.back();
+  free_words_.pop_back();
+  return {};
+}
+
+void HostArena::give_word(std::size_t offset) {
+  const std::lock_guard lock(mutex_);
+  free_words_.push_back(offset);
 }
 
 std::size_t HostArena::bytes_in_use() const {

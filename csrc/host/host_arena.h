@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "host/arena_header.h"
@@ -32,6 +33,10 @@ class HostArena {
   Status allocate(std::size_t bytes, Block& out);
   void release(const Block& block);
 
+  // The offset of a word that never serves anything but as such a word (presence.h).
+  Status take_word(std::size_t& offset);
+  void give_word(std::size_t offset);
+
   ArenaHeader& header() const { return *reinterpret_cast<ArenaHeader*>(base_); }
   std::byte* base() const { return base_; }
   std::size_t bytes() const { return bytes_; }
@@ -44,6 +49,7 @@ class HostArena {
   HostArena() : ranges_(0) {}
   ~HostArena() { unmap_memory(base_, bytes_); }  // only of one that could not be made
   Status create();
+  Status allocate_locked(std::size_t bytes, Block& out);
 
   MemoryFile file_;
   std::byte* base_ = nullptr;
@@ -52,6 +58,7 @@ class HostArena {
   mutable std::mutex mutex_;  // guards what follows
   RangeAllocator ranges_;
   std::size_t in_use_ = 0;
+  std::vector<std::size_t> free_words_;
 };
 
 }  // namespace customccl

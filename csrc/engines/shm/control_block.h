@@ -43,8 +43,6 @@ struct ControlBlock {
   static constexpr std::uint32_t kClosed = 1;  // this rank reads nothing of its peers' any more
   static constexpr std::uint32_t kFailed = 2;  // notice is valid; written once
 
-  // Set before any peer sees the block.
-  std::uint64_t nonce = 0;
   // 0, or one more than the arena offset of this rank's staging. Set before the turn that first uses it.
   alignas(128) std::atomic<std::uint64_t> staging{0};
   alignas(128) std::atomic<std::uint32_t> state{0};

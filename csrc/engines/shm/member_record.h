@@ -12,10 +12,11 @@ namespace customccl::shm {
 // What a rank tells its peers about itself through the bootstrap, as text.
 struct MemberRecord {
   ArenaAddress arena;
-  std::uint64_t block_offset = 0;  // of its control block in its arena
-  std::uint64_t nonce = 0;         // stands in the block, so an old record is recognised
-  std::uint64_t slot_bytes = 0;    // staging slot it proposes; the smallest wins
-  std::uint64_t ring_bytes = 0;    // message ring it proposes, likewise
+  std::uint64_t block_offset = 0;     // of its control block in its arena
+  std::uint64_t presence_offset = 0;  // of its presence word there (host/presence.h)
+  std::uint64_t presence = 0;         // what the word holds while the group lives, so an old record is recognised
+  std::uint64_t slot_bytes = 0;       // staging slot it proposes; the smallest wins
+  std::uint64_t ring_bytes = 0;       // message ring it proposes, likewise
   int size = 0;
   CpuSet cpus;
 

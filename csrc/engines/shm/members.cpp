@@ -58,20 +58,21 @@ Status Members::announce(Bootstrap& bootstrap) {
   generation_ = fork_generation();
   fence_ = !register_process_barrier();
   if (Status status = arena_->allocate(ControlBlock::bytes_for(spec_.size), block_); !status.ok()) return status;
-  auto* block = new (block_.data) ControlBlock();
-  block->nonce = random_id()[0];
+  new (block_.data) ControlBlock();
+  if (Status status = presence_.begin(*arena_); !status.ok()) return status;
   const auto size = static_cast<std::size_t>(spec_.size);
   blocks_.assign(size, nullptr);
   arenas_.resize(size);
   pids_.resize(size);
-  nonces_.resize(size);
+  readers_.resize(size);
   slot_bytes_ = proposed_slot_bytes(*arena_, spec_.size);
   ring_bytes_ = std::max<std::size_t>(settings().mailbox_bytes / 64 * 64, 4096);
 
   MemberRecord record;
   if (Status status = ArenaAddress::own(record.arena); !status.ok()) return status;
   record.block_offset = block_.offset;
-  record.nonce = block->nonce;
+  record.presence_offset = presence_.offset();
+  record.presence = presence_.number();
   record.slot_bytes = slot_bytes_;
   record.ring_bytes = ring_bytes_;
   record.size = spec_.size;
@@ -97,9 +98,12 @@ Status Members::learn(int member, Bootstrap& bootstrap, const Deadline& deadline
   if (status.ok()) status = attach(record.arena, deadline, arenas_[index]);
   if (status.ok()) {
     auto* block = arenas_[index]->at(record.block_offset, ControlBlock::bytes_for(spec_.size));
-    blocks_[index] = reinterpret_cast<ControlBlock*>(block);
-    if (block == nullptr || blocks_[index]->nonce != record.nonce) {
+    const std::byte* word = arenas_[index]->at(record.presence_offset, sizeof(std::uint64_t));
+    if (block == nullptr || word == nullptr || !Presence::shows(word, record.presence)) {
       status = {Code::kPeerLeft, "what it left in the store belongs to an earlier group; use a fresh store or prefix"};
+    } else {
+      blocks_[index] = reinterpret_cast<ControlBlock*>(block);
+      readers_[index] = {word, record.presence};
     }
   }
   if (!status.ok()) return {status.code, who + ": " + status.message, global_rank(member)};
@@ -107,8 +111,7 @@ Status Members::learn(int member, Bootstrap& bootstrap, const Deadline& deadline
   ring_bytes_ = std::min<std::size_t>(ring_bytes_, record.ring_bytes);
   cpus_ |= record.cpus;
   pids_[index] = record.arena.pid;
-  nonces_[index] = record.nonce;
-  identity_ = (identity_ ^ record.nonce) * 0x9e3779b97f4a7c15;  // in the order of ranks
+  identity_ = (identity_ ^ record.presence) * 0x9e3779b97f4a7c15;  // in the order of ranks
   if (member != spec_.rank) peer_bells_.push_back(&arenas_[index]->bell());
   return {};
 }
@@ -163,22 +166,22 @@ Members::~Members() {
   owned_.push_back(block_);
   reinterpret_cast<ControlBlock*>(block_.data)->state.fetch_or(ControlBlock::kClosed, std::memory_order_acq_rel);
   for (Doorbell* bell : peer_bells_) bell->wake();
+  presence_.close();
   const Deadline patience(spec_.timeout);
-  bury(std::move(owned_), [blocks = blocks_, nonces = nonces_, arenas = arenas_, rank = spec_.rank, patience] {
-    for (std::size_t member = 0; member < blocks.size(); ++member) {
-      if (static_cast<int>(member) == rank) continue;
-      if (blocks[member] == nullptr) {
-        // We gave up before we found it, but it may have found us, and must see why we are gone.
-        if (!patience.passed()) return false;
-        continue;
-      }
-      if (arenas[member]->dead()) continue;
-      // A peer that gave its block back has closed; the nonce is gone then, whatever the memory holds now.
-      if (std::atomic_ref(blocks[member]->nonce).load(std::memory_order_acquire) != nonces[member]) continue;
-      if ((blocks[member]->state.load(std::memory_order_acquire) & ControlBlock::kClosed) == 0) return false;
-    }
-    return true;
-  });
+  bury(std::move(owned_),
+       [readers = readers_, arenas = arenas_, rank = spec_.rank, patience, presence = presence_]() mutable {
+         for (std::size_t member = 0; member < readers.size(); ++member) {
+           if (static_cast<int>(member) == rank) continue;
+           if (readers[member].word == nullptr) {
+             // We gave up before we found it, but it may have found us, and must see why we are gone.
+             if (!patience.passed()) return false;
+             continue;
+           }
+           if (!arenas[member]->dead() && Presence::reads(readers[member].word, readers[member].number)) return false;
+         }
+         presence.end();
+         return true;
+       });
 }
 
 Status Members::allocate(std::size_t bytes, Block& out) {

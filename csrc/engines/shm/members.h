@@ -12,6 +12,7 @@
 #include "host/bootstrap.h"
 #include "host/host_arena.h"
 #include "host/peer_arena.h"
+#include "host/presence.h"
 #include "platform/cpu.h"
 
 namespace customccl::shm {
@@ -84,6 +85,7 @@ class Members {
   GroupSpec spec_;
   HostArena* arena_ = nullptr;
   Block block_;
+  Presence presence_;
   std::mutex owned_mutex_;
   std::vector<Block> owned_;
   std::atomic<bool> failed_{false};
@@ -95,10 +97,15 @@ class Members {
   bool fence_ = false;
   CpuSet cpus_;  // of all members together
   std::vector<ControlBlock*> blocks_;
+  // A peer's presence word; nullptr until its record is known.
+  struct Reader {
+    const std::byte* word = nullptr;
+    std::uint64_t number = 0;
+  };
+  std::vector<Reader> readers_;
   std::vector<std::shared_ptr<PeerArena>> arenas_;
   std::vector<Doorbell*> peer_bells_;
   std::vector<std::int64_t> pids_;
-  std::vector<std::uint64_t> nonces_;
 };
 
 }  // namespace customccl::shm

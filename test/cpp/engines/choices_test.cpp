@@ -143,7 +143,8 @@ TEST(MemberRecord, TravelsAsTextUnchanged) {
   shm::MemberRecord record;
   record.arena = {{1, 2}, {3, 4}, 5, 6, "boot-id", "host.name"};
   record.block_offset = 4096;
-  record.nonce = ~std::uint64_t{0};
+  record.presence_offset = 8;
+  record.presence = ~std::uint64_t{0};
   record.slot_bytes = 7;
   record.ring_bytes = 8;
   record.size = 9;
