@@ -1,0 +1,177 @@
+"""LaunchInfo.detect() on the environments that launchers make, as recorded from them or from their manuals."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+
+import pytest
+
+from torch_customccl.launch import LaunchInfo
+from torch_customccl.launch.sources import first_host, tasks_per_node
+
+TORCHRUN = {
+    "TORCHELASTIC_RUN_ID": "blue",
+    "TORCHELASTIC_RESTART_COUNT": "2",
+    "TORCHELASTIC_USE_AGENT_STORE": "True",
+    "RANK": "5",
+    "WORLD_SIZE": "8",
+    "LOCAL_RANK": "1",
+    "LOCAL_WORLD_SIZE": "4",
+    "GROUP_RANK": "1",
+    "MASTER_ADDR": "head",
+    "MASTER_PORT": "29501",
+}
+ENV = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+OPENMPI = {
+    "OMPI_COMM_WORLD_RANK": "1",
+    "OMPI_COMM_WORLD_SIZE": "2",
+    "OMPI_COMM_WORLD_LOCAL_RANK": "1",
+    "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
+    "OMPI_COMM_WORLD_NODE_RANK": "1",
+    "OMPI_MCA_ess_base_jobid": "1729363969",
+    "OMPI_MCA_orte_precondition_transports": "4f2e-c5b1",
+    "PMIX_RANK": "1",
+    "PMIX_NAMESPACE": "1729363969",
+}
+OPENMPI5 = {
+    "OMPI_COMM_WORLD_RANK": "3",
+    "OMPI_COMM_WORLD_SIZE": "4",
+    "OMPI_COMM_WORLD_LOCAL_RANK": "1",
+    "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
+    "PMIX_RANK": "3",
+    "PMIX_NAMESPACE": "prterun-host-77@1",
+}
+MPICH = {"PMI_RANK": "1", "PMI_SIZE": "2", "PMI_FD": "8", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}
+SLURM = {
+    "SLURM_JOB_ID": "4711",
+    "SLURM_STEP_ID": "0",
+    "SLURM_PROCID": "6",
+    "SLURM_LOCALID": "0",
+    "SLURM_NODEID": "2",
+    "SLURM_NTASKS": "7",
+    "SLURM_STEP_NUM_TASKS": "7",
+    "SLURM_STEP_TASKS_PER_NODE": "3(x2),1",
+    "SLURM_STEP_NODELIST": "n[08-09,12]",
+    "SLURM_RESTART_COUNT": "1",
+}
+SLURM_BATCH_SCRIPT = {"SLURM_JOB_ID": "4711", "SLURM_PROCID": "0", "SLURM_NTASKS": "7", "SLURM_NODEID": "0"}
+SLURM_PMIX = SLURM | {"PMIX_RANK": "6", "PMIX_NAMESPACE": "slurm.pmix.4711.0"}
+
+TABLE = {
+    "torchrun": (TORCHRUN, ("torchrun-blue", 5, 1, 8, 4, 1, "head", 29501, 2, "torchrun")),
+    "torchrun without an id": (
+        TORCHRUN | {"TORCHELASTIC_RUN_ID": "none"},
+        ("torchrun-head:29501", 5, 1, 8, 4, 1, "head", 29501, 2, "torchrun"),
+    ),
+    "bare variables": (ENV, ("", 1, None, 2, None, None, "127.0.0.1", 29500, 0, "env")),
+    "bare variables of one process": ({"RANK": "0", "WORLD_SIZE": "1"}, ("", 0, 0, 1, 1, 0, None, None, 0, "env")),
+    "Open MPI 4": (OPENMPI, ("openmpi-1729363969-4f2e-c5b1", 1, 1, 2, 2, 0, None, None, 0, "openmpi")),
+    "Open MPI 5": (OPENMPI5, ("openmpi-prterun-host-77@1", 3, 1, 4, 2, None, None, None, 0, "openmpi")),
+    "Open MPI with an address": (
+        OPENMPI | {"MASTER_ADDR": "10.0.0.1"},
+        ("openmpi-1729363969-4f2e-c5b1", 1, 1, 2, 2, 0, "10.0.0.1", None, 0, "openmpi"),
+    ),
+    "MPICH": (MPICH, ("", 1, 1, 2, 2, 0, None, None, 0, "mpich")),
+    "Slurm": (SLURM, ("slurm-4711.0", 6, 0, 7, 1, 2, "n08", None, 1, "slurm")),
+    "Slurm with PMIx": (SLURM_PMIX, ("pmix-slurm.pmix.4711.0", 6, 0, 7, 1, 2, "n08", None, 1, "pmix")),
+    "the script of sbatch": (SLURM_BATCH_SCRIPT, ("", 0, 0, 1, 1, 0, None, None, 0, "single")),
+    "torchrun below mpirun": (OPENMPI | TORCHRUN, ("torchrun-blue", 5, 1, 8, 4, 1, "head", 29501, 2, "torchrun")),
+    "torchrun below srun": (SLURM | TORCHRUN, ("torchrun-blue", 5, 1, 8, 4, 1, "head", 29501, 2, "torchrun")),
+    "bare variables below srun": (SLURM | ENV, ("", 1, None, 2, None, None, "127.0.0.1", 29500, 0, "env")),
+    "bare variables that agree with mpirun": (
+        OPENMPI | ENV,
+        ("", 1, None, 2, None, None, "127.0.0.1", 29500, 0, "env"),
+    ),
+    "mpirun inside a Slurm job": (
+        SLURM | OPENMPI,
+        ("openmpi-1729363969-4f2e-c5b1", 1, 1, 2, 2, 0, None, None, 0, "openmpi"),
+    ),
+    "half of another launcher": (
+        MPICH | {"WORLD_SIZE": "16", "PMIX_RANK": "3"},
+        ("", 1, 1, 2, 2, 0, None, None, 0, "mpich"),
+    ),
+    "nothing": ({"PATH": "/bin"}, ("", 0, 0, 1, 1, 0, None, None, 0, "single")),
+    "empty variables": ({"RANK": "", "PMI_RANK": ""}, ("", 0, 0, 1, 1, 0, None, None, 0, "single")),
+}
+
+
+@pytest.mark.parametrize("case", TABLE)
+def test_what_launchers_write(case):
+    environment, expected = TABLE[case]
+    assert dataclasses.astuple(LaunchInfo.detect(environment)) == expected
+
+
+@pytest.mark.parametrize(
+    ("environment", "says"),
+    [
+        (OPENMPI | {"RANK": "0", "WORLD_SIZE": "1"}, "env says rank 0 of 1, openmpi says rank 1 of 2"),
+        (OPENMPI | MPICH | {"PMI_RANK": "0"}, "openmpi says rank 1 of 2, mpich says rank 0 of 2"),
+        ({"PMIX_RANK": "1", "PMIX_NAMESPACE": "prterun-77@1"}, "nothing tells how many ranks"),
+        ({"RANK": "1"}, "RANK is set, but WORLD_SIZE is not"),
+        ({"WORLD_SIZE": "4"}, "WORLD_SIZE is set, but RANK is not"),
+        ({"TORCHELASTIC_RUN_ID": "x"}, "RANK and WORLD_SIZE are not"),
+        (ENV | {"RANK": "one"}, "RANK is 'one'"),
+        (ENV | {"RANK": "2"}, "rank 2 of world_size 2"),
+        (ENV | {"RANK": "-1"}, "rank -1 of world_size 2"),
+        (ENV | {"WORLD_SIZE": "0"}, "world_size 0"),
+        (ENV | {"MASTER_PORT": "70000"}, "master_port is 70000"),
+        (ENV | {"MASTER_PORT": "http"}, "MASTER_PORT is 'http'"),
+        (MPICH | {"MPI_LOCALRANKID": "2"}, "local_rank 2 of local_size 2"),
+        (OPENMPI | {"OMPI_COMM_WORLD_LOCAL_SIZE": "3"}, "local_size is 3 in a world of 2"),
+        (SLURM | {"SLURM_STEP_TASKS_PER_NODE": "3,x"}, "SLURM_STEP_TASKS_PER_NODE"),
+        (TORCHRUN | {"TORCHELASTIC_RESTART_COUNT": "-1"}, "restart_count is -1"),
+    ],
+)
+def test_what_makes_no_sense_is_said(environment, says):
+    with pytest.raises(ValueError) as error:
+        LaunchInfo.detect(environment)
+    assert says in str(error.value)
+
+
+def test_explicit_arguments_beat_all():
+    info = LaunchInfo.detect(OPENMPI | ENV, rank=3, world_size=9, launch_id="mine", master_port=1234)
+    assert dataclasses.astuple(info) == ("mine", 3, None, 9, None, None, "127.0.0.1", 1234, 0, "explicit")
+    # A launcher that agrees about rank and size still knows the rest.
+    info = LaunchInfo.detect(OPENMPI, rank=1, world_size=2, restart_count=4)
+    assert (info.local_rank, info.local_size, info.restart_count, info.source) == (1, 2, 4, "explicit")
+    # Contradictions of others do not matter then.
+    assert LaunchInfo.detect(OPENMPI | MPICH | {"PMI_RANK": "0"}, rank=0, world_size=1).source == "explicit"
+    info = LaunchInfo.detect(TORCHRUN, master_addr="::1", node_rank=7)
+    assert (info.rank, info.master_addr, info.node_rank, info.source) == (5, "::1", 7, "torchrun")
+
+
+def test_a_chosen_source():
+    contradictory = OPENMPI | {"RANK": "0", "WORLD_SIZE": "1"}
+    assert LaunchInfo.detect(contradictory, source="openmpi").rank == 1
+    assert LaunchInfo.detect(contradictory, source="env").world_size == 1
+    assert LaunchInfo.detect(contradictory, source="single").world_size == 1
+    for source, says in (("slurm", "not in the environment"), ("lsf", "known: torchrun, env, openmpi")):
+        with pytest.raises(ValueError, match=says):
+            LaunchInfo.detect(contradictory, source=source)
+    with pytest.raises(ValueError, match="exclude each other"):
+        LaunchInfo.detect({}, source="env", rank=0, world_size=1)
+    with pytest.raises(ValueError, match="or neither"):
+        LaunchInfo.detect({}, rank=0)
+
+
+def test_the_record_is_frozen_and_equal_by_value():
+    info = LaunchInfo.detect(ENV)
+    assert info == LaunchInfo.detect(ENV) and hash(info) == hash(LaunchInfo.detect(ENV))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        info.rank = 3
+
+
+def test_slurms_short_forms():
+    assert tasks_per_node("2(x3),1") == [2, 2, 2, 1]
+    assert tasks_per_node("4") == [4] and tasks_per_node("") == []
+    hosts = {"n[08-09,12]": "n08", "a1,b[1-3]": "a1", "x[3,5]-ib,y": "x3-ib", "solo": "solo", "": None}
+    assert {text: first_host(text) for text in hosts} == hosts
+
+
+def test_detecting_needs_no_torch():
+    code = (
+        "import sys; from torch_customccl.launch import LaunchInfo as i; i.detect(); assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
