@@ -8,11 +8,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
-#include <mutex>
 #include <thread>
+#include <utility>
 
 namespace customccl::test {
 
@@ -29,32 +28,24 @@ int number_from(const char* variable, int otherwise) {
   return text == nullptr ? otherwise : std::max(1, std::atoi(text));
 }
 
+Watchdog* newest_watchdog = nullptr;
+
 }  // namespace
 
 int rounds(int normal) { return std::max(1, normal * number_from("CUSTOMCCL_TEST_ROUNDS", 1) / kSlowness); }
 
-struct Watchdog::Shared {
-  std::mutex mutex;
-  std::condition_variable changed;
-  bool over = false;
-};
-
-Watchdog::Watchdog(std::string what) : shared_(std::make_shared<Shared>()) {
-  const auto end =
-      std::chrono::system_clock::now() +
-      std::chrono::seconds(number_from("CUSTOMCCL_TEST_HANG_SECONDS", 300) * number_from("CUSTOMCCL_TEST_ROUNDS", 1));
-  std::thread([shared = shared_, what = std::move(what), end] {
-    std::unique_lock lock(shared->mutex);
-    if (shared->changed.wait_until(lock, end, [&] { return shared->over; })) return;
-    std::fprintf(stderr, "HUNG: %s did not end in time\n", what.c_str());
+Watchdog::Watchdog(std::string what) : what_(std::move(what)), outer_(std::exchange(newest_watchdog, this)) {
+  ::signal(SIGALRM, [](int) {
+    std::fprintf(stderr, "HUNG: %s did not end in time\n", newest_watchdog->what_.c_str());
     std::abort();
-  }).detach();
+  });
+  const int seconds = number_from("CUSTOMCCL_TEST_HANG_SECONDS", 300) * number_from("CUSTOMCCL_TEST_ROUNDS", 1);
+  outer_seconds_ = ::alarm(static_cast<unsigned>(seconds));
 }
 
 Watchdog::~Watchdog() {
-  const std::lock_guard lock(shared_->mutex);
-  shared_->over = true;
-  shared_->changed.notify_all();
+  newest_watchdog = outer_;
+  ::alarm(outer_seconds_);
 }
 
 GroupSpec Rank::spec(const std::string& group, Nanos timeout) const {

@@ -21,7 +21,8 @@ namespace customccl::test {
 // `rounds` as a normal run does it, scaled by CUSTOMCCL_TEST_ROUNDS. Sanitizers make everything slow: fewer there, never none.
 int rounds(int normal);
 
-// Kills the process when it outlives the limit.
+// Kills the process when it outlives the limit. By an alarm, which a forked child does not inherit; a thread would be caught by
+// a fork in the middle of anything, say with the lock of the heap. Made and ended by the main thread; the newest counts.
 class Watchdog {
  public:
   explicit Watchdog(std::string what);
@@ -30,8 +31,9 @@ class Watchdog {
   Watchdog& operator=(const Watchdog&) = delete;
 
  private:
-  struct Shared;
-  std::shared_ptr<Shared> shared_;
+  std::string what_;
+  Watchdog* outer_;
+  unsigned outer_seconds_ = 0;
 };
 
 // One rank inside a test body.
