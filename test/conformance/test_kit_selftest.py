@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import fnmatch
+
 import pytest
 
+from torch_customccl.conformance import registry
 from torch_customccl.conformance.model import Verdict
 from torch_customccl.conformance.mutants import PLANTED
 from torch_customccl.conformance.mutants.planted import Mutant
+from torch_customccl.conformance.plan import Selection, select
+from torch_customccl.conformance.profiles import PROFILES
 from torch_customccl.conformance.selftest import judge_backend, judge_mutant
 
 QUICK = [mutant for mutant in PLANTED if not mutant.slow]
@@ -42,7 +47,12 @@ def test_a_planted_hang_or_large_count_gets_its_verdict(mutant: Mutant) -> None:
 def test_the_reference_passes() -> None:
     result = judge_backend("reference", SAMPLE)
     bad = [(case["id"], case["verdict"], case["message"]) for case in result["cases"] if case["verdict"] != "pass"]
-    assert not bad and len(result["cases"]) > 90
+    assert not bad
+    chosen = select(registry.all_cases(), Selection(patterns=SAMPLE), PROFILES)
+    assert sorted(case["id"] for case in result["cases"]) == sorted(case.id for case in chosen), (
+        "a chosen case got no result"
+    )
+    assert all(fnmatch.filter([case.id for case in chosen], pattern) for pattern in SAMPLE)
 
 
 def test_a_backend_that_does_nothing_is_only_unsupported() -> None:

@@ -24,9 +24,11 @@ FAMILIES = (
     "objects",
     "misuse",
     "faults",
+    "leaving",
     "observability",
     "honesty",
     "capability",
+    "training",
     "integration",
     "large",
 )

@@ -64,15 +64,30 @@ _TRIALS: dict[str, tuple[str, Callable[[Context, Any], None]]] = {
 def generate() -> Iterator[Case]:
     """Each capability: declared and there, or denied."""
     for name in _TRIALS:
+        words = f"{name} {name.replace('_', '')} startCoalescing"
         yield Case(
             f"honesty/{name}/ws2",
             "honesty",
             "HO-01",
             "declared",
             2,
-            {"op": "all_reduce", "kind": name, "words": f"{name} {name.replace('_', '')} startCoalescing"},
+            {
+                "op": "all_reduce",
+                "kind": name,
+                "capability": name,
+                "words": words,
+            },
             Tier.SMOKE if name == "coalescing" else Tier.STANDARD,
             "fresh",
+        )
+        yield Case(
+            f"honesty/{name}/denied/ws2",
+            "honesty",
+            "HO-02",
+            "denied",
+            2,
+            {"op": "all_reduce", "kind": f"{name}_denied", "capability": name},
+            isolation="fresh",
         )
 
 
@@ -88,17 +103,23 @@ def _backend(context: Context) -> Any:
         return group
 
 
+def _says(context: Context, backend: Any) -> bool:
+    """The flag that the backend shows for the case's capability."""
+    attribute, _ = _TRIALS[context.dims["capability"]]
+    flag = getattr(backend, attribute, False)
+    says = bool(flag(torch.device(context.device)) if callable(flag) else flag)
+    context.note(declared=says)
+    return says
+
+
 @body
 def declared(context: Context) -> None:
     """A yes is tried and must hold; a no ends as unsupported, which is fine."""
     context.require_support("all_reduce")
-    attribute, trial = _TRIALS[context.dims["kind"]]
-    backend = _backend(context)
-    flag = getattr(backend, attribute, False)
-    says = bool(flag(torch.device(context.device)) if callable(flag) else flag)
-    context.note(declared=says)
-    if not says:
-        raise RuntimeError(f"Backend {context.backend} does not support {context.dims['kind']} and says so")
+    name, backend = context.dims["capability"], _backend(context)
+    attribute, trial = _TRIALS[name]
+    if not _says(context, backend):
+        raise RuntimeError(f"Backend {context.backend} does not support {name} and says so")
     try:
         trial(context, backend)
     except (RuntimeError, NotImplementedError, AttributeError, TypeError) as error:
@@ -106,3 +127,19 @@ def declared(context: Context) -> None:
         if isinstance(error, (AttributeError, NotImplementedError)):
             verdict = Verdict.ACCEPTED_INVALID
         raise CheckFailedError(verdict, f"{attribute} is true, but {type(error).__name__}: {error}") from None
+
+
+@body
+def denied(context: Context) -> None:
+    """A no is tried too: if the thing works all the same, the flag is wrong."""
+    context.require_support("all_reduce")
+    backend = _backend(context)
+    attribute, trial = _TRIALS[context.dims["capability"]]
+    if _says(context, backend):
+        return
+    try:
+        trial(context, backend)
+    except Exception as error:
+        context.note(refused_with=f"{type(error).__name__}: {error}"[:300])
+        return
+    raise CheckFailedError(Verdict.NONSTRICT, f"{attribute} is false, but it works")

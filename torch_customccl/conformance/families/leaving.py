@@ -1,0 +1,163 @@
+"""Leaving: exit without destroy, abort, destroy in mid-flight, a forked child, what is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from ..context import Context
+from ..leftovers import forgotten_names, snapshot
+from ..model import Case, CheckFailedError, Tier, Verdict
+from ..registry import body, family
+from ..worker import init_group
+from .faults import fault_case, first_use, must_fail
+
+
+@family
+def generate() -> Iterator[Case]:
+    """Each case owns its worker set."""
+    yield fault_case(
+        "exit/no_destroy/ws2",
+        "FT-03",
+        "leaves_without_destroy",
+        2,
+        setup={"init": False, "deadline_s": 60.0, "op_timeout_s": 15.0, "cost_s": 9.0},
+    )
+    yield fault_case("abort/all_reduce/ws2", "FT-04", "aborted", 2, setup={"op_timeout_s": 5.0, "deadline_s": 14.0})
+    yield fault_case("destroy/pending/ws2", "FT-05", "destroyed_in_flight", 2, op="send_recv")
+    yield fault_case("fork/all_reduce/ws2", "FT-07", "forks", 2)
+    yield fault_case(
+        "leftovers/normal/ws2", "FT-08", "leaves_nothing", 2, Tier.SMOKE, setup={"init": False, "cost_s": 2.0}
+    )
+    yield fault_case("leftovers/kill/ws2", "FT-08", "leaves_nothing_killed", 2, may_die=(1,))
+
+
+_SCRIPT = """
+import importlib, sys
+from datetime import timedelta
+import torch, torch.distributed as dist
+backend, path, rank, size, seconds, *modules = sys.argv[1:]
+for name in modules:
+    importlib.import_module(name)
+dist.init_process_group(backend, store=dist.FileStore(path, int(size)), rank=int(rank), world_size=int(size),
+                        timeout=timedelta(seconds=float(seconds)))
+value = torch.ones(10)
+dist.all_reduce(value)
+print("sum", value[0].item())
+"""
+
+
+@body
+def leaves_without_destroy(context: Context) -> None:
+    """A script of its own: init, one all_reduce, end of file."""
+    spec = context.spec
+    command = [
+        sys.executable,
+        "-c",
+        _SCRIPT,
+        spec.backend,
+        f"{spec.directory}/script-store",
+        str(context.rank),
+        str(context.size),
+        str(context.op_timeout_s),
+        *spec.imports,
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if "sum" not in done.stdout:
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        raise RuntimeError(lines[-1] if lines else "the script said nothing")
+    context.expect(
+        f"sum {float(context.size)}" in done.stdout, f"the script printed {done.stdout!r}", Verdict.WRONG_RESULT
+    )
+    if done.returncode:
+        verdict = Verdict.CRASH if done.returncode < 0 else Verdict.ERROR
+        raise CheckFailedError(verdict, f"exit code {done.returncode}: {done.stderr[-500:]}")
+
+
+@body
+def aborted(context: Context) -> None:
+    """Rank 0 waits for rank 1; another thread of rank 0 aborts the group."""
+    first_use(context, "all_reduce")
+    if context.rank == 0:
+        group: Any = dist.group.WORLD
+        threading.Timer(0.3, group.abort).start()
+        must_fail(context, "all_reduce", "in an aborted group", limit_s=context.op_timeout_s / 3)
+    context.meet("woken")
+
+
+@body
+def destroyed_in_flight(context: Context) -> None:
+    """A receive is pending when the group is destroyed; the call must come back."""
+    context.require_support("send_recv")
+    value = torch.ones(5, device=context.device)
+    work = dist.irecv(value, src=1 - context.rank)
+    context.meet("posted")
+    dist.destroy_process_group()
+    del work
+
+
+@body
+def forks(context: Context) -> None:
+    """A child is forked and leaves at once; the parent goes on."""
+    first_use(context, "all_reduce")
+    for _ in range(3):
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        os.waitpid(child, 0)
+        value = torch.ones(1000, device=context.device)
+        dist.all_reduce(value)
+        context.expect(bool((value == context.size).all()), "wrong sum after a fork", Verdict.WRONG_RESULT)
+
+
+@body
+def leaves_nothing(context: Context) -> None:
+    """Eight groups made and destroyed: no shared memory names, and no growing number of threads or descriptors."""
+    before, early = snapshot(), snapshot()
+    for round in range(8):
+        init_group(context.spec, context.rank, f"life{round}")
+        value = torch.ones(100_000, device=context.device)
+        dist.all_reduce(value)
+        dist.destroy_process_group()
+        if round == 1:
+            early = snapshot()
+    context.meet("destroyed")
+    time.sleep(0.2)
+    late = snapshot()
+    names = forgotten_names(before)
+    context.expect(not names, f"shared memory left behind: {', '.join(names[:5])}", Verdict.LEAK)
+    context.expect(
+        late.threads - early.threads < 6,
+        f"threads grew from {early.threads} to {late.threads} in 6 lives",
+        Verdict.LEAK,
+    )
+    context.expect(
+        late.descriptors - early.descriptors < 12,
+        f"open descriptors grew from {early.descriptors} to {late.descriptors} in 6 lives",
+        Verdict.LEAK,
+    )
+
+
+@body
+def leaves_nothing_killed(context: Context) -> None:
+    """A killed rank leaves no shared memory names once the others have destroyed the group."""
+    before = snapshot()
+    group = context.fresh_group()
+    value = torch.ones(100_000, device=context.device)
+    dist.all_reduce(value, group=group)
+    context.meet("used")
+    if context.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(0.2)
+    dist.destroy_process_group()
+    names = forgotten_names(before)
+    context.expect(not names, f"shared memory left behind: {', '.join(names[:5])}", Verdict.LEAK)
