@@ -1,16 +1,22 @@
 """The command line: `python -m benchmarks install | run | report | compare`."""
 
 import argparse
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from benchmarks import plan, styles
 from benchmarks.operations import ELEMENT_BYTES, OPERATIONS
 from benchmarks.plan import Plan
 from benchmarks.sampling import Limits
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
+WORKLOADS = ("ddp_step", "fsdp2_step", "token_loop", "new_group")
 PEERS = ("customccl", "gloo", "floor", "deepspeed", "customccl, shared tensors")
 
 
@@ -22,10 +28,19 @@ def parser() -> argparse.ArgumentParser:
     report = commands.add_parser("report", help="tables, plots and docs/performance.md from results files")
     report.add_argument("results", nargs="+", type=Path)
     report.add_argument("--out", type=Path, default=Path("docs/performance.md"))
-    compare = commands.add_parser("compare", help="two results files, by their ratios to the peers both runs had")
-    compare.add_argument("results", nargs=2, type=Path)
-    compare.add_argument("--reference", default="gloo", help="the peer whose time cancels the machine (default: gloo)")
+    _add_compare(commands.add_parser("compare", help="old and new: two results files, or two source trees"))
     return top
+
+
+def _add_compare(compare: argparse.ArgumentParser) -> None:
+    compare.add_argument(
+        "both", nargs=2, type=Path, metavar="OLD NEW", help="results files, or trees with built libraries"
+    )
+    compare.add_argument("--reference", default="gloo", help="files: the peer whose time cancels the machine's")
+    compare.add_argument("--ops", default="all_reduce,all_gather,broadcast,barrier", help="trees: what is measured")
+    compare.add_argument("--sizes", default="8,4K,64K,1M,16M", help="trees")
+    compare.add_argument("--ranks", type=int, default=2, help="trees")
+    compare.add_argument("--rounds", type=int, default=5, help="trees: how often each is started, times two")
 
 
 def _add_run(run: argparse.ArgumentParser) -> None:
@@ -38,7 +53,7 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     run.add_argument("--dtypes", help=f"comma-separated; of {', '.join(ELEMENT_BYTES)}")
     run.add_argument("--ranks", help="numbers of ranks, comma-separated (default: quick 2, full 2,4,8)")
     run.add_argument("--peers", default=";".join(PEERS), help=f"separated by semicolons; default {'; '.join(PEERS)}")
-    run.add_argument("--workloads", help="comma-separated; of ddp_step, fsdp2_step, token_loop")
+    run.add_argument("--workloads", help=f"comma-separated; of {', '.join(WORKLOADS)}")
     run.add_argument("--no-c", action="store_true", help="leave out the C level")
     run.add_argument("--seconds", type=float, help="time per cell")
     run.add_argument("--rounds", type=int, help="at least, and at most, this many rounds per cell")
@@ -53,13 +68,14 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
     made.operations = _chosen(arguments.ops, made.operations, OPERATIONS)
     made.styles = _chosen(arguments.styles, made.styles, styles.STYLES)
     made.dtypes = _chosen(arguments.dtypes, made.dtypes, ELEMENT_BYTES)
-    made.workloads = _chosen(arguments.workloads, made.workloads, ("ddp_step", "fsdp2_step", "token_loop"))
+    made.workloads = _chosen(arguments.workloads, made.workloads, WORKLOADS)
     if arguments.sizes:
-        made.sizes = [parse_size(word) for word in arguments.sizes.split(",")]
+        made.sizes = made.c_sizes = [parse_size(word) for word in arguments.sizes.split(",")]
     if arguments.seconds:
         made.limits = replace(made.limits, seconds=arguments.seconds)
     if arguments.rounds:
         made.limits = Limits(made.limits.seconds, arguments.rounds, arguments.rounds)
+        made.c_rounds = arguments.rounds
     made.c_level = made.c_level and not arguments.no_c
     return made
 
@@ -71,7 +87,7 @@ def parse_size(word: str) -> int:
     return int(word[:-1]) * units[unit] if unit in units else int(word)
 
 
-def _chosen(text: str | None, preset: list[str], known: Sequence[str] | dict[str, object]) -> list[str]:
+def _chosen(text: str | None, preset: list[str], known: Collection[str]) -> list[str]:
     if text is None:
         return preset
     words = [word.strip() for word in text.split(",") if word.strip()]
@@ -85,20 +101,50 @@ def main(arguments: list[str] | None = None) -> int:
     from rich.console import Console
 
     chosen = parser().parse_args(arguments)
-    console = Console()
-    if chosen.command == "install":
-        from benchmarks.install import install
-
-        for name, state in install().items():
-            console.print(f"{name}: {state}", markup=False)
-    elif chosen.command == "run":
-        from benchmarks.run import run
-
-        path = run(plan_of(chosen), chosen.out, console)
-        console.print(f"raw samples: {path}", markup=False)
-    else:
-        console.print("not yet")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that ranks and temporary folders go, too
+    try:
+        _COMMANDS[chosen.command](chosen, Console())
+    except (ValueError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 1
     return 0
+
+
+def _install(chosen: argparse.Namespace, console: "Console") -> None:
+    from benchmarks.install import install
+
+    for name, state in install().items():
+        console.print(f"{name}: {state}", markup=False)
+
+
+def _run(chosen: argparse.Namespace, console: "Console") -> None:
+    from benchmarks.run import run
+
+    path = run(plan_of(chosen), chosen.out, console)
+    console.print(f"raw samples: {path}", markup=False)
+
+
+def _report(chosen: argparse.Namespace, console: "Console") -> None:
+    from benchmarks import results
+    from benchmarks.report import page
+
+    page.write([results.load(path) for path in chosen.results], chosen.out)
+    console.print(f"written: {chosen.out}", markup=False)
+
+
+def _compare(chosen: argparse.Namespace, console: "Console") -> None:
+    from benchmarks import compare
+
+    old, new = chosen.both
+    if old.is_dir() and new.is_dir():
+        sizes = [parse_size(word) for word in chosen.sizes.split(",")]
+        lines = compare.trees(old, new, chosen.ops.split(","), sizes, chosen.ranks, chosen.rounds, console)
+    else:
+        lines = compare.files(old, new, chosen.reference)
+    compare.show(lines, console)
+
+
+_COMMANDS = {"install": _install, "run": _run, "report": _report, "compare": _compare}
 
 
 if __name__ == "__main__":

@@ -68,14 +68,15 @@ def make(
 def _in_place(operation: str, dtype: torch.dtype, rank: int, ranks: int, count: int, allocate: Allocate) -> Buffers:
     """all_reduce, reduce (to rank 0), broadcast (from rank 0), coalesced, and barrier with an unused tensor."""
     tensor = allocate(count, dtype)
-    right = {
+    right: dict[str, Callable[[], Tensor]] = {
         "all_reduce": lambda: sum_over_ranks(ranks, 0, count, dtype),
         "coalesced": lambda: sum_over_ranks(ranks, 0, count, dtype),
         "reduce": lambda: sum_over_ranks(ranks, 0, count, dtype) if rank == 0 else tensor,
         "broadcast": lambda: values(0, 0, count, dtype),
         "barrier": lambda: tensor,
-    }[operation]
-    buffers = Buffers(rank, ranks, tensor, tensor, values(rank, 0, count, dtype), lambda: [(tensor, right())])
+    }
+    expected = right[operation]
+    buffers = Buffers(rank, ranks, tensor, tensor, values(rank, 0, count, dtype), lambda: [(tensor, expected())])
     if operation == "coalesced":
         buffers.parts = list(tensor.chunk(COALESCED_TENSORS))
     return buffers

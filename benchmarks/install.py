@@ -72,6 +72,10 @@ def _download(requirement: str, *options: str) -> list[Path]:
     return sorted(target.iterdir())
 
 
+def _install_floor() -> None:
+    native.load_noop()
+
+
 def _install_deepspeed() -> None:
     try:
         deepspeed_sources()
@@ -112,7 +116,7 @@ def _install_debian() -> None:
 
 
 _STEPS: dict[str, Callable[[], None]] = {
-    "floor (a c10d backend that does nothing)": lambda: bool(native.load_noop()) and None,
+    "floor (a c10d backend that does nothing)": _install_floor,
     "DeepSpeed": _install_deepspeed,
     "Intel MPI": _install_intel_mpi,
     "Open MPI and MPICH": _install_debian,

@@ -1,8 +1,9 @@
 """Medians of paired ratios with bootstrap intervals, and the gate that refuses numbers from a noisy machine.
 
-Samples of a peer are an array [round][half][call] in nanoseconds (sampling.py).
+Samples of a peer are lists [round][half][call] in nanoseconds (sampling.py); at the C level turns differ in length.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ A_A_TOLERANCE = 0.02
 A_A_TOLERANCE_OVERSUBSCRIBED = 0.10  # ranks wait for each other's time slices
 WIDEST = 0.05  # half width of an A/A interval that still says something
 
-Samples = Any  # what np.asarray takes
+Samples = Sequence[Sequence[Sequence[float]]]
 
 
 @dataclass(frozen=True)
@@ -49,14 +50,14 @@ class Summary:
 
 
 def summary(samples: Samples) -> Summary:
-    flat = np.asarray(samples, dtype=float).ravel() * 1e-9
+    flat = np.concatenate([np.asarray(calls, dtype=float) for both in samples for calls in both]) * 1e-9
     p5, median, p95, p99 = np.percentile(flat, [5, 50, 95, 99])
     return Summary(float(median), float(p5), float(p95), float(p99), float(flat.min()), flat.size)
 
 
 def turns(samples: Samples) -> Any:
     """The median call of each turn: an array [round][half]."""
-    return np.median(np.asarray(samples, dtype=float), axis=2)
+    return np.array([[np.median(calls) for calls in both] for both in samples])
 
 
 def bootstrap_median(values: Any, resamples: int = RESAMPLES, seed: int = 0) -> Interval:
@@ -70,6 +71,17 @@ def bootstrap_median(values: Any, resamples: int = RESAMPLES, seed: int = 0) -> 
 def paired_ratio(theirs: Samples, ours: Samples) -> Interval:
     """Time of theirs / time of ours, round by round: above 1, ours is faster."""
     return bootstrap_median(turns(theirs).sum(axis=1) / turns(ours).sum(axis=1))
+
+
+def ratio_of_ratios(old: tuple[Samples, Samples], new: tuple[Samples, Samples], resamples: int = RESAMPLES) -> Interval:
+    """Each pair is (a peer, ours) in one run. How much faster ours became, the peer's time cancelling the machine's."""
+    medians, draw = [], np.random.default_rng(0)
+    for theirs, ours in (old, new):
+        ratios = turns(theirs).sum(axis=1) / turns(ours).sum(axis=1)
+        drawn = np.median(ratios[draw.integers(0, len(ratios), (resamples, len(ratios)))], axis=1)
+        medians.append((float(np.median(ratios)), drawn))
+    low, high = np.percentile(medians[1][1] / medians[0][1], [2.5, 97.5])
+    return Interval(medians[1][0] / medians[0][0], float(low), float(high))
 
 
 def paired_difference(ours: Samples, theirs: Samples) -> Interval:

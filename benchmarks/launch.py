@@ -5,11 +5,12 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks import native, shared_region
+from benchmarks import install, native, shared_region
 from benchmarks.plan import Plan
 
 Event = dict[str, Any]
@@ -19,20 +20,26 @@ class RanksFailedError(RuntimeError):
     """Some rank ended badly; the text is the end of what it wrote."""
 
 
-def environment(run: str) -> dict[str, str]:
-    """What every rank runs with; the same for all peers, and recorded in the results."""
+def environment(run: str, first: Path | None = None) -> dict[str, str]:
+    """What every rank runs with; the same for all peers. `first` is where Python looks for packages before all else."""
     settings = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONHASHSEED": "0", "BENCHMARKS_RUN": run}
-    paths = [str(native.ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = [*([str(first)] if first else []), str(native.ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, **settings, "PYTHONPATH": os.pathsep.join(paths)}
 
 
-def events(plan: Plan, ranks: int) -> Iterator[Event]:
-    """Runs the plan with this many ranks; yields what rank 0 says. RanksFailedError if a rank fails."""
+def events(plan: Plan, ranks: int, package: Path | None = None) -> Iterator[Event]:
+    """Runs the plan with this many ranks; yields what rank 0 says. RanksFailedError if a rank fails.
+
+    package: the torch_customccl that is measured, if not the one of this tree.
+    """
     native.sync_library()  # built once, not by every rank
     run = str(os.getpid())
     descriptor = shared_region.create(ranks)
     with tempfile.TemporaryDirectory(prefix="benchmarks-") as folder:
         processes = []
+        (Path(folder) / "packages").mkdir()
+        if package:
+            (Path(folder) / "packages" / "torch_customccl").symlink_to(package)
         try:
             for rank in range(ranks):
                 processes.append(_start(plan, descriptor, rank, ranks, Path(folder), run))
@@ -54,7 +61,7 @@ def _start(plan: Plan, descriptor: int, rank: int, ranks: int, folder: Path, run
             stderr=errors,
             text=True,
             pass_fds=[descriptor],
-            env=environment(run),
+            env=environment(run, folder / "packages"),
         )
 
 
@@ -78,10 +85,26 @@ def _remove_deepspeed_segments(run: str) -> None:
         path.unlink(missing_ok=True)
 
 
+def prepare(peers: Sequence[str]) -> dict[str, str]:
+    """Builds what ranks will load; those that cannot be built, with the reason."""
+    missing = {}
+    for name, build in _BUILDS.items():
+        if name in peers:
+            try:
+                build()
+            except Exception as error:
+                missing[name] = str(error).strip() or type(error).__name__
+    return missing
+
+
+_BUILDS = {"floor": native.load_noop, "deepspeed": install.load_deepspeed}
+
+
 def collect(plan: Plan, progress: Callable[[str, int], None]) -> tuple[list[Event], dict[str, Any]]:
     """All cells of all numbers of ranks, and facts about the peers. Before each cell: progress(title, cells done)."""
     cells: list[Event] = []
-    facts: dict[str, Any] = {"missing": {}, "idle_share_of_a_core": {}, "failed": {}}
+    facts: dict[str, Any] = {"missing": prepare(plan.peers), "idle_share_of_a_core": {}, "failed": {}}
+    plan = replace(plan, peers=[name for name in plan.peers if name not in facts["missing"]])
     done = 0
     for ranks in plan.ranks:
         try:
@@ -95,5 +118,5 @@ def collect(plan: Plan, progress: Callable[[str, int], None]) -> tuple[list[Even
                     cells.append(event["cell"])
                     done += 1
         except RanksFailedError as error:
-            facts["failed"][str(ranks)] = str(error)
+            facts["failed"][f"{ranks} ranks"] = str(error)
     return cells, facts

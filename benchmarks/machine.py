@@ -6,6 +6,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
@@ -36,11 +37,26 @@ def facts() -> dict[str, Any]:
     }
 
 
-def load() -> dict[str, Any]:
-    """How busy the machine is right now, and what the hypervisor has taken so far."""
-    fields = (_read("/proc/stat") or "cpu 0 0 0 0 0 0 0 0").splitlines()[0].split()
-    total = sum(map(int, fields[1:9]))
-    return {"load_average": os.getloadavg()[0], "steal_share": int(fields[8]) / total if total else 0.0}
+class Meter:
+    """From its making on: how many cores other programs and the hypervisor took."""
+
+    def __init__(self) -> None:
+        self._begin = time.monotonic()
+        self._before = self._seconds()
+
+    @staticmethod
+    def _seconds() -> tuple[float, float]:
+        """CPU seconds of all programs but us and the ranks that have ended, and seconds stolen, since boot."""
+        ticks = [int(word) for word in (_read("/proc/stat") or "cpu").splitlines()[0].split()[1:9]] or [0] * 8
+        user, nice, system, _idle, _wait, interrupt, soft, stolen = (tick / os.sysconf("SC_CLK_TCK") for tick in ticks)
+        spent = os.times()
+        ours = spent.user + spent.system + spent.children_user + spent.children_system
+        return user + nice + system + interrupt + soft - ours, stolen
+
+    def read(self) -> dict[str, float]:
+        elapsed = max(time.monotonic() - self._begin, 1e-9)
+        others, stolen = (now - before for now, before in zip(self._seconds(), self._before, strict=True))
+        return {"others": round(max(0.0, others) / elapsed, 3), "stolen": round(stolen / elapsed, 3)}
 
 
 def placement(seconds: float = 0.1) -> list[dict[str, Any]]:

@@ -1,6 +1,8 @@
 """Compiles what the benchmark needs, once, into build/benchmarks: a file is compiled again only when it changed."""
 
+import fcntl
 import hashlib
+import importlib.util
 import os
 import subprocess
 import sys
@@ -26,17 +28,18 @@ def build_c(name: str, sources: Sequence[str], flags: Sequence[str] = (), comman
     """
     parts = [*(command or [compiler()]), *FLAGS]
     inputs = [HERE / "c" / source for source in sources]
-    text = b"".join(
-        path.read_bytes() for path in [*inputs, HERE / "c" / "sync.h", HERE / "c" / "peer.h"] if path.exists()
-    )
-    key = hashlib.sha256(text + "\0".join([*parts, *flags]).encode()).hexdigest()[:12]
-    target = BUILD / f"{name}-{key}"
+    target = BUILD / f"{name}-{_digest([*inputs, HERE / 'c' / 'sync.h', HERE / 'c' / 'peer.h'], [*parts, *flags])}"
     if not target.exists():
         BUILD.mkdir(parents=True, exist_ok=True)
         half = target.with_suffix(f".{os.getpid()}")
         subprocess.run([*parts, *map(str, inputs), "-o", str(half), *flags], check=True, capture_output=True, text=True)
         half.rename(target)
     return target
+
+
+def _digest(files: Sequence[Path], words: Sequence[str]) -> str:
+    text = b"".join(path.read_bytes() for path in files) + "\0".join(words).encode()
+    return hashlib.sha256(text).hexdigest()[:12]
 
 
 def sync_library() -> Path:
@@ -57,20 +60,40 @@ def load_noop() -> ModuleType:
 
 
 def load_extension(name: str, sources: Sequence[Path], flags: Sequence[str], linker: Sequence[str] = ()) -> ModuleType:
-    """Built or taken from build/benchmarks; one folder per torch and Python."""
+    """Built or taken from build/benchmarks; one folder per torch, Python and text of the sources.
+
+    One process builds, others wait for it. The lock is the kernel's: torch's own, a file, outlives a killed build.
+    """
     import torch
+
+    key = _digest(sources, [torch.__version__, str(sys.implementation.cache_tag), *flags, *linker])
+    folder = BUILD / f"{name}-{key}"
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / "building", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "built").exists():
+            _build_extension(name, sources, flags, linker, folder)
+            (folder / "built").touch()
+    spec = importlib.util.spec_from_file_location(name, folder / f"{name}.so")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _build_extension(
+    name: str, sources: Sequence[Path], flags: Sequence[str], linker: Sequence[str], folder: Path
+) -> None:
     from torch.utils import cpp_extension
 
     scripts = sysconfig.get_path("scripts")  # ninja may live there
     if scripts not in os.environ["PATH"].split(os.pathsep):
         os.environ["PATH"] = os.pathsep.join([scripts, os.environ["PATH"]])
-    folder = BUILD / f"{name}-{torch.__version__}-{sys.implementation.cache_tag}"
-    folder.mkdir(parents=True, exist_ok=True)
-    module: ModuleType = cpp_extension.load(
+    (folder / "lock").unlink(missing_ok=True)
+    cpp_extension.load(
         name,
         [str(source) for source in sources],
         extra_cflags=list(flags),
         extra_ldflags=list(linker),
         build_directory=str(folder),
     )
-    return module

@@ -11,6 +11,7 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ from benchmarks import buffers, native, workloads
 from benchmarks.operations import actual_size
 from benchmarks.peers import PEERS, TIMEOUT, Peer, UnsupportedError
 from benchmarks.plan import STEP, Cell, Plan
-from benchmarks.sampling import Burst, burst_for, round_count, round_order, sample_shape
+from benchmarks.sampling import Burst, burst_for, enough, round_order
 from benchmarks.shared_region import CAPACITY, SharedRegion
 
 REPEATS_TO_WARM = 10
@@ -69,7 +70,7 @@ class Rank:
     def make_peers(self) -> None:
         missing = {}
         for name in self.plan.peers:
-            peer, why = self._together(lambda name=name: PEERS[name]())
+            peer, why = self._together(PEERS[name])
             if peer is None:
                 missing[name] = why
             else:
@@ -96,9 +97,10 @@ class Rank:
     def measure(self, cell: Cell) -> dict[str, Any]:
         """Samples of all peers that can do this cell; why not, of the others."""
         shared: dict[Any, buffers.Buffers] = {}
-        turns, peers = [], {}
+        turns: list[Turn] = []
+        peers: dict[str, dict[str, Any]] = {}
         for peer in self.peers:
-            turn, why = self._together(lambda peer=peer: Turn(peer, cell, shared))
+            turn, why = self._together(partial(Turn, peer, cell, shared))
             wrong, why = self._together(turn.check) if turn else (None, why)
             if wrong is None:
                 peers[peer.name] = {"missing": why}
@@ -112,24 +114,34 @@ class Rank:
                 peers[turn.peer.name]["samples"] = samples[index].tolist()
         ranks = self.region.ranks
         size = actual_size(cell.operation, cell.dtype, ranks, cell.size) if cell.style != STEP else 0
-        return {**asdict(cell), "level": "python", "ranks": ranks, "size": size, "peers": peers}
+        return {
+            **asdict(cell),
+            "level": "python",
+            "ranks": ranks,
+            "size_wanted": cell.size,
+            "size": size,
+            "peers": peers,
+        }
 
     def _sample(self, turns: list[Turn]) -> Any:
         """The array [peer][round][half][call], maximum over ranks, in nanoseconds."""
-        spent = [self._warm(turn) for turn in turns]
-        burst = burst_for(max(spent))
-        round_seconds = 2 * burst.calls * sum(spent)
+        burst = burst_for(max(self._warm(turn) for turn in turns))
         most = CAPACITY // (len(turns) * 2 * burst.timed)
-        rounds = min(most, self.region.exchange(round_count(round_seconds, self.plan.limits))[0])
-        shape = sample_shape(len(turns), rounds, burst)
-        mine = self.region.mine()[: len(turns) * rounds * 2 * burst.timed].reshape(shape)
+        mine = self.region.mine()[: most * len(turns) * 2 * burst.timed].reshape(most, len(turns), 2, burst.timed)
         gc.collect()
         gc.disable()
-        for number in range(rounds):
-            for position, index in enumerate(round_order(len(turns), number)):
-                self._burst(turns[index], burst, mine[index, number, position // len(turns)])
+        begin, rounds = time.monotonic(), 0
+        while not self._enough(rounds, most, begin):
+            for position, index in enumerate(round_order(len(turns), rounds)):
+                self._burst(turns[index], burst, mine[rounds, index, position // len(turns)])
+            rounds += 1
         gc.enable()
-        return self.region.maximum(mine.size).reshape(shape)
+        return self.region.maximum(mine[:rounds].size).reshape(mine[:rounds].shape).swapaxes(0, 1)
+
+    def _enough(self, rounds: int, most: int, begin: float) -> bool:
+        """Rank 0's clock decides."""
+        mine = rounds == most or enough(rounds, time.monotonic() - begin, self.plan.limits)
+        return bool(self.region.exchange(mine)[0])
 
     def _warm(self, turn: Turn) -> float:
         """Calls until ten are done (three of long ones); seconds of one with its rewriting, the longest of any rank."""

@@ -10,6 +10,8 @@ import random
 from dataclasses import dataclass
 
 SHORT_CALL = 1e-3  # seconds; longer calls go one by one
+PATIENCE = 4  # a busy machine does not make a run endless
+FEWEST_ROUNDS = 3
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ class Burst:
 
 @dataclass(frozen=True)
 class Limits:
-    """How long a cell may take. At least `least` rounds, whatever they cost."""
+    """How long a cell may take: `seconds`, or four times that until `least` rounds are done; always three rounds."""
 
     seconds: float
     least: int
@@ -43,11 +45,9 @@ def burst_for(seconds: float) -> Burst:
     return Burst(1, 4) if seconds < SHORT_CALL else Burst(0, 1)
 
 
-def round_count(round_seconds: float, limits: Limits) -> int:
-    wanted = int(limits.seconds / max(round_seconds, 1e-9))
-    return max(limits.least, min(limits.most, wanted))
-
-
-def sample_shape(peers: int, rounds: int, burst: Burst) -> tuple[int, int, int, int]:
-    """Samples are an array [peer][round][half][call]."""
-    return (peers, rounds, 2, burst.timed)
+def enough(rounds: int, seconds: float, limits: Limits) -> bool:
+    """Whether a cell ends after so many rounds in so much time."""
+    if rounds >= limits.most:
+        return True
+    least = limits.least if seconds < PATIENCE * limits.seconds else min(FEWEST_ROUNDS, limits.least)
+    return rounds >= least and seconds >= limits.seconds

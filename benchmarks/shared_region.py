@@ -3,6 +3,8 @@
 import ctypes
 import mmap
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +31,13 @@ class SharedRegion:
     def __init__(self, library: Path, descriptor: int, rank: int, ranks: int) -> None:
         self.rank, self.ranks = rank, ranks
         self._map = mmap.mmap(descriptor, SAMPLES + ranks * CAPACITY * 8)
-        self._keep = ctypes.c_char.from_buffer(self._map)
+        self._keep: Any = ctypes.c_char.from_buffer(self._map)
         # PyDLL: dropping and taking the GIL around the barrier would be noise.
-        function = ctypes.PyDLL(str(library)).benchmarks_sync
+        function: Any = ctypes.PyDLL(str(library)).benchmarks_sync
         function.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_double]
         spins = 20_000 if ranks <= len(os.sched_getaffinity(0)) else 20
         arguments = (ctypes.addressof(self._keep), rank, ranks, spins, WAIT_SECONDS)
-        self._sync = lambda: function(*arguments)
+        self._sync: Callable[[], int] = partial(function, *arguments)
         self._words: Any = np.ndarray(MAX_RANKS, np.int64, self._map, WORDS)
         self._samples: Any = np.ndarray((ranks, CAPACITY), np.int64, self._map, SAMPLES)
 

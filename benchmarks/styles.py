@@ -10,6 +10,13 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import (
+    AllgatherOptions,
+    AllreduceOptions,
+    BarrierOptions,
+    BroadcastOptions,
+    ReduceScatterOptions,
+)
 
 from benchmarks.buffers import Buffers
 
@@ -128,19 +135,24 @@ _DIST: dict[str, Callable[[Buffers, Any], Call]] = {
 }
 
 _DIRECT: dict[str, Callable[[Buffers, Any], Call]] = {
-    "all_reduce": lambda b, g: partial(_backend(g).allreduce, [b.input], _sync(dist.AllreduceOptions())),
-    "all_gather": lambda b, g: partial(_backend(g)._allgather_base, b.output, b.input, _sync(dist.AllgatherOptions())),
+    "all_reduce": lambda b, g: partial(_backend(g).allreduce, [b.input], _sync(AllreduceOptions())),
+    "all_gather": lambda b, g: partial(_backend(g)._allgather_base, b.output, b.input, _sync(AllgatherOptions())),
     "reduce_scatter": lambda b, g: partial(
-        _backend(g)._reduce_scatter_base, b.output, b.input, _sync(dist.ReduceScatterOptions())
+        _backend(g)._reduce_scatter_base, b.output, b.input, _sync(ReduceScatterOptions())
     ),
     "broadcast": lambda b, g: partial(
-        _backend(g).broadcast, [b.input], _sync(dist.BroadcastOptions(), rootRank=0, rootTensor=0)
+        _backend(g).broadcast, [b.input], _sync(BroadcastOptions(), rootRank=0, rootTensor=0)
     ),
-    "barrier": lambda b, g: partial(_backend(g).barrier, _sync(dist.BarrierOptions())),
+    "barrier": lambda b, g: partial(_backend(g).barrier, _sync(BarrierOptions())),
     "send_recv": _direct_send_recv,
 }
 
 # The in-place one: out-of-place functional ops measure the allocator as well.
 _FUNCTIONAL = {"all_reduce": _functional("all_reduce_", "sum", "group")}
 
-_TABLES = {"dist": _DIST, "direct": _DIRECT, "async": {"all_reduce": _async}, "functional": _FUNCTIONAL}
+_TABLES: dict[str, dict[str, Callable[[Buffers, Any], Call]]] = {
+    "dist": _DIST,
+    "direct": _DIRECT,
+    "async": {"all_reduce": _async},
+    "functional": _FUNCTIONAL,
+}

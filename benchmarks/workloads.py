@@ -80,4 +80,21 @@ def token_loop(group: Any) -> Step:
     return step
 
 
-_STEPS: dict[str, Callable[[Any], Step]] = {"ddp_step": ddp_step, "fsdp2_step": fsdp2_step, "token_loop": token_loop}
+def new_group(group: Any) -> Step:
+    """A new group of the same backend over the same ranks, its first barrier, and its end."""
+    backend = dist.get_backend(group)
+
+    def step() -> None:
+        fresh = dist.new_group(backend=backend)
+        dist.barrier(group=fresh)
+        dist.destroy_process_group(fresh)
+
+    return step
+
+
+_STEPS: dict[str, Callable[[Any], Step]] = {
+    "ddp_step": ddp_step,
+    "fsdp2_step": fsdp2_step,
+    "token_loop": token_loop,
+    "new_group": new_group,
+}

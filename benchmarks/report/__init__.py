@@ -1,0 +1,1 @@
+"""Tables, plots and docs/performance.md from results files."""

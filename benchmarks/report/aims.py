@@ -1,0 +1,130 @@
+"""What the project set out to reach: the rows of the table of targets."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from benchmarks.peers import OURS, OURS_SHARED
+from benchmarks.plan import STEP
+from benchmarks.report import targets
+from benchmarks.report.targets import KIB, MIB, MS, US, Target
+from benchmarks.results import Results
+
+_TWO: dict[str, Any] = {"style": "dist", "ranks": 2}
+_ALL_REDUCE: dict[str, Any] = {"operation": "all_reduce", "ranks": 2}
+
+TARGETS = (
+    Target(
+        "`dist.all_reduce` 8 B",
+        "floor + 0.3 us",
+        targets.over_floor(0.3 * US, style="dist", operation="all_reduce", size=8),
+    ),
+    Target("`dist.all_reduce` 8 B", "50x gloo", targets.faster(50, "gloo", **_TWO, operation="all_reduce", size=8)),
+    Target("`dist.barrier`", "floor + 0.6 us", targets.over_floor(0.6 * US, style="dist", operation="barrier")),
+    Target(
+        "`dist.broadcast` 8 B",
+        "floor + 0.6 us",
+        targets.over_floor(0.6 * US, style="dist", operation="broadcast", size=8),
+    ),
+    Target(
+        "`dist.all_gather_into_tensor` 8 B",
+        "floor + 0.6 us",
+        targets.over_floor(0.6 * US, style="dist", operation="all_gather", size=8),
+    ),
+    Target(
+        "`dist.send`, `dist.recv` round trip, 4 B each way",
+        "floor + 2 x 0.6 us (two calls)",
+        targets.over_floor(1.2 * US, style="dist", operation="send_recv", size=8),
+    ),
+    Target(
+        "`_c10d_functional.all_reduce_` + `wait_tensor` 8 B",
+        "floor + 0.6 us",
+        targets.over_floor(0.6 * US, style="functional", operation="all_reduce", size=8),
+    ),
+    Target(
+        "async all_reduce + wait 8 B",
+        "floor + 1 us",
+        targets.over_floor(1 * US, style="async", operation="all_reduce", size=8),
+    ),
+    *(
+        Target(
+            f"`dist.all_reduce` {text}",
+            f"{factor}x gloo",
+            targets.faster(factor, "gloo", **_TWO, operation="all_reduce", size=size),
+        )
+        for text, factor, size in (
+            ("64 KiB", 45, 64 * KIB),
+            ("1 MiB", 14, MIB),
+            ("16 MiB", 11, 16 * MIB),
+            ("64 MiB", 9, 64 * MIB),
+        )
+    ),
+    *(
+        Target(f"`dist.all_reduce` {text}", "floor + 0.3 us + 1.05 x C level", targets.c_level_plus_floor(size))
+        for text, size in (("8 B", 8), ("64 KiB", 64 * KIB), ("1 MiB", MIB), ("16 MiB", 16 * MIB), ("64 MiB", 64 * MIB))
+    ),
+    Target("direct call, all_reduce 8 B", "1.2 us", targets.at_most(1.2 * US, **_ALL_REDUCE, style="direct", size=8)),
+    Target("DeepSpeed, direct call, 4 KiB to 64 MiB", "never slower", targets.never_slower("deepspeed", 2, 4 * KIB)),
+    *(
+        Target(
+            f"DeepSpeed, direct call, {size // MIB} MiB",
+            "2x",
+            targets.faster(2, "deepspeed", **_ALL_REDUCE, style="direct", size=size),
+        )
+        for size in (16 * MIB, 64 * MIB)
+    ),
+    Target(
+        "DeepSpeed, 4 ranks on 2 cores, 64 KiB",
+        "100x",
+        targets.faster(100, "deepspeed", style="direct", operation="all_reduce", ranks=4, size=64 * KIB),
+    ),
+    *(
+        Target(f"`dist` {operation}, 64 KiB to 64 MiB", "5x gloo or 70 % of memcpy", targets.gloo_or_ceiling(operation))
+        for operation in ("all_gather", "reduce_scatter", "broadcast", "all_to_all")
+    ),
+    Target("C level, every operation and size, 2 ranks", "no MPI is faster", targets.best_in_c(2)),
+    Target("C level, all_reduce 16 MiB", "2.5x the best MPI", targets.fastest_mpi(2.5, "all_reduce", 16 * MIB)),
+    Target("C level, all_reduce 64 MiB", "4x the best MPI", targets.fastest_mpi(4, "all_reduce", 64 * MIB)),
+    Target(
+        "all_reduce 64 MiB, tensors allocated by the backend",
+        "1.8x other tensors",
+        targets.faster(1.8, OURS, OURS_SHARED, **_ALL_REDUCE, style="direct", size=64 * MIB),
+    ),
+    Target(
+        "all_reduce 64 MiB, tensors allocated by the backend", "as fast as concurrent copies", targets.as_fast_as_copies
+    ),
+    Target(
+        "4 ranks, `dist.all_reduce` 8 B",
+        "12 us",
+        targets.at_most(12 * US, style="dist", operation="all_reduce", ranks=4, size=8),
+    ),
+    *(
+        Target(
+            f"4 ranks, `dist.all_reduce` {size // MIB} MiB",
+            f"{factor}x gloo",
+            targets.faster(factor, "gloo", style="dist", operation="all_reduce", ranks=4, size=size),
+        )
+        for factor, size in ((25, MIB), (5, 64 * MIB))
+    ),
+    Target(
+        "8 ranks, C level, all_reduce 8 B",
+        "8 us",
+        targets.at_most(8 * US, level="c", operation="all_reduce", ranks=8, size=8),
+    ),
+    Target("bfloat16 all_reduce, elements per second", "at least float32's", targets.low_precision),
+    Target("an idle process with all groups", "under 1 % of a core", targets.idle),
+    Target(
+        "new group over the same ranks, barrier, end",
+        "1 ms more than torch alone",
+        targets.over_floor(1 * MS, style=STEP, operation="new_group"),
+    ),
+    Target("DDP step: communication", "5x below gloo", targets.communication(5)),
+    Target("DDP step: total", "never slower than gloo", targets.faster(1, "gloo", style=STEP, operation="ddp_step")),
+)
+
+
+def rows(results: Results) -> Iterator[list[str]]:
+    """what, target, measured, met or missed."""
+    for target in TARGETS:
+        verdict = target.check(results)
+        met = "?" if verdict.met is None else "met" if verdict.met else "**missed**"
+        yield [target.what, target.wanted, verdict.measured, met]

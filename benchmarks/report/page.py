@@ -1,0 +1,92 @@
+"""docs/performance.md."""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.operations import DEFINITIONS
+from benchmarks.report import aims, words
+from benchmarks.report.tables import ceiling_table, tables
+from benchmarks.results import Results
+
+METHOD = """\
+- One process per rank; all backends live in the same processes and take turns. A round takes every backend twice, in a
+  random order and then in its mirror image (ABBA for two), so what drifts hits both sides of a ratio alike.
+- Before each call the input is written anew by its rank, and the ranks meet at a barrier in shared memory that
+  belongs to no backend. The clock runs from there to the return of the call (for asynchronous ones, of the wait).
+- A time is the maximum over ranks of each call; the tables show medians. Ratios are paired: median over rounds of (time
+  of the peer / time of customccl), with its 95 % bootstrap interval in brackets. Above 1, customccl is faster.
+- A/A gate: each backend is compared with itself, first half of each round against the second. Where that is not 1
+  within 2 % (10 % where ranks outnumber cores), nor 1 in a narrow interval, the tables say "machine too noisy".
+- Results are checked at each size, before and after timing, against a formula; a wrong one has no numbers. No sample is
+  dropped, nothing is the best of several runs.
+- The floor is a c10d backend that does nothing: what Python and c10d cost whatever the backend.
+- C level: one C program compiled for each library, run in turns; a ratio pairs the medians of two runs of one round.
+- "of memcpy": time in which a rank could copy the bytes it must copy at least, at the speed of concurrent memcpys
+  measured in the same run, over our time. It exceeds 100 % where caches help more than they help the copies."""
+
+RERUN = """\
+```
+make bench          # about 10 minutes; fetches the peers first
+make bench-quick    # about 2 minutes
+python -m benchmarks run --ops all_reduce --sizes 8,64K,16M --ranks 2    # and so on: --help
+python -m benchmarks report results/*.json
+python -m benchmarks compare OLD.json NEW.json     # or two source trees with built libraries
+```"""
+
+
+def write(all_results: Sequence[Results], path: Path) -> None:
+    """The page and its plots (in the folder `performance` beside it). Targets are judged by the first results."""
+    plot_folder = path.parent / "performance"
+    lines = ["# Performance", "", "Made from raw samples by `python -m benchmarks report`; do not edit.", ""]
+    for number, results in enumerate(all_results):
+        lines += _section(
+            results, plot_folder / str(number) if number else plot_folder, path.parent, with_targets=number == 0
+        )
+    lines += ["## Definitions", "", DEFINITIONS, "", "## Method", "", METHOD, "", "## Measure it yourself", "", RERUN]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines) + "\n")
+
+
+def _section(results: Results, plot_folder: Path, beside: Path, *, with_targets: bool) -> Iterator[str]:
+    machine = results.values["machine"]
+    yield from [f"## {machine['processor']}, {machine['cores_usable']} cores, {machine['date'][:10]}", ""]
+    yield from _facts(results.values)
+    if with_targets:
+        yield from ["", "### Targets", "", *words.table(["what", "target", "measured", ""], list(aims.rows(results)))]
+    from benchmarks.report import plots  # matplotlib is needed for nothing else
+
+    yield from ["", "### Plots", ""]
+    for title, plot in plots.draw_all(results, plot_folder):
+        yield from [f"![{title}]({os.path.relpath(plot, beside)})", ""]
+    for table in tables(results):
+        yield from [f"### {table.title}", "", *table.lines, "", f"<sub>{DEFINITIONS}</sub>", ""]
+    yield from ["### Memory speed in the same run", "", *ceiling_table(results), ""]
+
+
+def _facts(values: dict[str, Any]) -> Iterator[str]:
+    machine = values["machine"]
+    yield f"- Command: `{values['command']}`, {machine['date']}, {values['seconds']:.0f} s, commit {machine['commit']}."
+    versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
+    yield f"- Versions: {versions}."
+    kind = "a virtual machine" if machine["virtual"] else "no virtual machine"
+    memory = words.size(machine["memory_bytes"])
+    yield f"- Machine: {kind}, {memory} of memory, governor {machine['governor']}; {'; '.join(machine['caches'])}."
+    for when in ("before", "after"):
+        state = values[when]
+        pairs = [f"{p['processors']} {p['round_trip_ns']:.0f} ns, {p['distance']}" for p in state["placement"][:4]]
+        more = len(state["placement"]) - 4
+        pairs += [f"and {more} more pairs"] if more > 0 else []
+        load = f"load average {state['load_average']:.1f}"
+        yield f"- {when.title()} the run: {load}; round trip of a flag between processors {'; '.join(pairs)}."
+    c_level = values.get("c_level", {})
+    libraries = [f"{name} {version}" for name, version in c_level.get("versions", {}).items()]
+    if libraries:
+        yield f"- C level: {'; '.join(libraries)}; each with its own defaults."
+    settings = ", ".join(f"{name}={value}" for name, value in machine["settings"].items()) or "all defaults"
+    yield f"- Settings of customccl: {settings}. Every rank: one thread (OMP_NUM_THREADS=1), not pinned."
+    for level in (values["python_level"], c_level):
+        for kind in ("missing", "failed"):
+            for name, why in level.get(kind, {}).items():
+                yield f"- {kind.title()}: {name}: {' '.join(why.split())[:200]}"

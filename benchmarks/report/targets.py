@@ -1,0 +1,220 @@
+"""Kinds of targets: each makes a check that asks a results file."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from benchmarks import intervals
+from benchmarks.peers import FLOOR, OURS, OURS_SHARED
+from benchmarks.plan import STEP
+from benchmarks.report import words
+from benchmarks.report.tables import copy_rate, share_of_ceiling
+from benchmarks.results import Line, Results
+
+KIB, MIB = 1 << 10, 1 << 20
+US, MS = 1e-6, 1e-3
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """met: None where the run cannot tell."""
+
+    measured: str
+    met: bool | None
+
+
+NOT_MEASURED = Verdict("not in this run", None)
+TOO_NOISY = Verdict(words.NOISY, None)
+Check = Callable[[Results], Verdict]
+
+
+@dataclass(frozen=True)
+class Target:
+    what: str
+    wanted: str
+    check: Check
+
+
+def _usable(line: Line | None, *peers: str) -> Verdict | None:
+    """Why there is no number; None if there is."""
+    if line is None or any(peer not in line.peers for peer in peers):
+        return NOT_MEASURED
+    return None if all(line.quiet(peer) for peer in peers) else TOO_NOISY
+
+
+def over_floor(allowed: float, **cell: object) -> Check:
+    """Ours takes at most `allowed` seconds longer than a backend that does nothing."""
+
+    def check(results: Results) -> Verdict:
+        line = results.line(level="python", ranks=2, dtype="float32", **cell)
+        if problem := _usable(line, OURS, FLOOR):
+            return problem
+        assert line is not None
+        more = intervals.paired_difference(line.samples(OURS), line.samples(FLOOR))
+        floor, ours = (intervals.summary(line.samples(peer)).median for peer in (FLOOR, OURS))
+        text = f"floor {words.time(floor)} + {words.time(more.median)} = {words.time(ours)}"
+        return Verdict(text, more.median <= allowed)
+
+    return check
+
+
+def at_most(limit: float, **cell: object) -> Check:
+    def check(results: Results) -> Verdict:
+        line = results.line(dtype="float32", **cell)
+        if problem := _usable(line, OURS):
+            return problem
+        assert line is not None
+        median = intervals.summary(line.samples(OURS)).median
+        return Verdict(words.time(median), median <= limit)
+
+    return check
+
+
+def faster(factor: float, peer: str, ours: str = OURS, **cell: object) -> Check:
+    """The peer's time is at least `factor` times ours."""
+
+    def check(results: Results) -> Verdict:
+        line = results.line(**{"level": "python", "dtype": "float32", **cell})
+        if problem := _usable(line, ours, peer):
+            return problem
+        assert line is not None
+        ratio = intervals.paired_ratio(line.samples(peer), line.samples(ours))
+        return Verdict(words.ratio(ratio), ratio.median >= factor)
+
+    return check
+
+
+def _every(lines: Iterator[Line], peers_of: Callable[[Line], list[str]], good: Callable[[Line, str], bool]) -> Verdict:
+    """All lines against all their peers: how many are good, and which are not."""
+    bad, count, noisy = [], 0, 0
+    for line in lines:
+        for peer in peers_of(line):
+            if not (line.quiet(OURS) and line.quiet(peer)):
+                noisy += 1
+                continue
+            count += 1
+            if not good(line, peer):
+                ratio = intervals.paired_ratio(line.samples(peer), line.samples(OURS))
+                size = f" {words.size(line.size)}" if line.size else ""
+                bad.append(f"{line.operation}{size} {words.three(ratio.median)}x {peer}")
+    if count == 0:
+        return TOO_NOISY if noisy else NOT_MEASURED
+    text = f"{count - len(bad)} of {count} cells" + (f" ({noisy} too noisy)" if noisy else "")
+    return Verdict(text + (": not " + ", ".join(bad) if bad else ""), not bad)
+
+
+def never_slower(peer: str, ranks: int, least: int) -> Check:
+    def check(results: Results) -> Verdict:
+        lines = (line for line in results.lines(style="direct", ranks=ranks) if line.size >= least)
+        return _every(lines, lambda line: [name for name in (peer,) if name in line.peers], _not_slower)
+
+    return check
+
+
+def _not_slower(line: Line, peer: str) -> bool:
+    return intervals.paired_ratio(line.samples(peer), line.samples(OURS)).verdict != "slower"
+
+
+def best_in_c(ranks: int) -> Check:
+    """Every C cell is at least as fast as every MPI."""
+
+    def check(results: Results) -> Verdict:
+        lines = (line for line in results.lines(level="c", ranks=ranks) if OURS in line.peers)
+        return _every(lines, lambda line: [name for name in line.peers if name != OURS], _not_slower)
+
+    return check
+
+
+def fastest_mpi(factor: float, operation: str, size: int) -> Check:
+    def check(results: Results) -> Verdict:
+        line = results.line(level="c", ranks=2, operation=operation, size=size)
+        if line is None or OURS not in line.peers or len(line.peers) < 2:
+            return NOT_MEASURED
+        others = {name: line.summary(name) for name in line.peers if name != OURS}
+        best = min(others, key=lambda name: others[name].median)  # type: ignore[union-attr]
+        verdict = faster(factor, best, level="c", ranks=2, operation=operation, size=size)(results)
+        return Verdict(f"{verdict.measured} {best}", verdict.met)
+
+    return check
+
+
+def gloo_or_ceiling(operation: str) -> Check:
+    """5x gloo, or 70 % of what copying alone would take, from 64 KiB to 64 MiB."""
+
+    def check(results: Results) -> Verdict:
+        def good(line: Line, peer: str) -> bool:
+            share = share_of_ceiling(results, line, _median(line)) or 0.0
+            return share >= 0.7 or intervals.paired_ratio(line.samples(peer), line.samples(OURS)).median >= 5
+
+        lines = results.lines(style="dist", ranks=2, operation=operation, dtype="float32")
+        large = (line for line in lines if line.size >= 64 * KIB)
+        return _every(large, lambda line: [name for name in ("gloo",) if name in line.peers], good)
+
+    return check
+
+
+def _median(line: Line, peer: str = OURS) -> float:
+    return intervals.summary(line.samples(peer)).median
+
+
+def c_level_plus_floor(size: int) -> Check:
+    """dist.all_reduce costs the floor, 0.3 us and 1.05 times the C cell."""
+
+    def check(results: Results) -> Verdict:
+        cell = {"operation": "all_reduce", "ranks": 2, "dtype": "float32", "size": size}
+        python, c = results.line(style="dist", **cell), results.line(level="c", **cell)
+        problem = _usable(python, OURS, FLOOR) or _usable(c, OURS)
+        if problem:
+            return problem
+        assert python is not None and c is not None
+        allowed = _median(python, FLOOR) + 0.3 * US + 1.05 * _median(c)
+        return Verdict(f"{words.time(_median(python))} of {words.time(allowed)}", _median(python) <= allowed)
+
+    return check
+
+
+def as_fast_as_copies(results: Results) -> Verdict:
+    line = results.line(style="direct", operation="all_reduce", ranks=2, dtype="float32", size=64 * MIB)
+    rate = copy_rate(results, 2, 64 * MIB)
+    if line is None or OURS_SHARED not in line.peers or rate is None:
+        return NOT_MEASURED
+    copy, ours = 64 * MIB / rate / 1e9, _median(line, OURS_SHARED)
+    return Verdict(f"{words.time(ours)}; a copy takes {words.time(copy)}", ours <= 1.05 * copy)
+
+
+def low_precision(results: Results) -> Verdict:
+    """bfloat16 against float32 for as many elements."""
+    bad, count = [], 0
+    for line in results.lines(style="dist", operation="all_reduce", dtype="bfloat16", ranks=2):
+        wide = results.line(style="dist", operation="all_reduce", dtype="float32", ranks=2, size=2 * line.size)
+        if wide is None or OURS not in line.peers or OURS not in wide.peers:
+            continue
+        count += 1
+        if _median(line) > _median(wide) * (1 + intervals.FASTER):
+            bad.append(f"{line.size // 2} elements {words.time(_median(line))}, float32 {words.time(_median(wide))}")
+    if count == 0:
+        return NOT_MEASURED
+    return Verdict(f"{count - len(bad)} of {count} sizes" + (": not " + "; ".join(bad) if bad else ""), not bad)
+
+
+def idle(results: Results) -> Verdict:
+    share = results.values["python_level"]["idle_share_of_a_core"].get("2")
+    return (
+        NOT_MEASURED if share is None else Verdict(f"{share:.1%} of a core, all peers' groups together", share < 0.01)
+    )
+
+
+def communication(factor: float) -> Check:
+    """What a step takes longer than with a backend that does nothing, gloo's over ours."""
+
+    def check(results: Results) -> Verdict:
+        line = results.line(style=STEP, operation="ddp_step")
+        if problem := _usable(line, OURS, FLOOR, "gloo"):
+            return problem
+        assert line is not None
+        ours, gloo = (
+            intervals.paired_difference(line.samples(peer), line.samples(FLOOR)).median for peer in (OURS, "gloo")
+        )
+        text = f"{words.time(ours)}; gloo {words.time(gloo)}"
+        return Verdict(text, ours <= 0 or gloo / ours >= factor)
+
+    return check
