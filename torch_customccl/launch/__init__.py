@@ -1,5 +1,21 @@
-"""Who was started together: `LaunchInfo`. Importing this package loads neither torch nor C++."""
+"""Who was started together, and a place where they meet: `LaunchInfo`, `Coordinator`.
+
+Importing this package loads neither torch nor C++; making a Coordinator does.
+"""
+
+from typing import TYPE_CHECKING, Any
 
 from torch_customccl.launch.info import LaunchInfo
 
-__all__ = ["LaunchInfo"]
+if TYPE_CHECKING:
+    from torch_customccl.launch.coordinator import Coordinator
+
+__all__ = ["Coordinator", "LaunchInfo"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Coordinator":
+        from torch_customccl.launch.coordinator import Coordinator
+
+        return Coordinator
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

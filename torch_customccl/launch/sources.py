@@ -2,7 +2,7 @@
 
 A reader returns None if its launcher was not there, and raises KeyError, with a sentence, if only half of what it
 writes is there. The order of READERS is the order of nearness: torchrun starts processes below anything; bare
-variables are set by hand for one process; mpirun runs inside Slurm jobs, whose variables then describe mpirun's own helpers.
+variables are set by hand for one process; mpirun runs inside Slurm jobs, whose variables then describe its helpers.
 """
 
 import re

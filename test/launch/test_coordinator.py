@@ -1,0 +1,198 @@
+"""The Coordinator: what it exchanges, and what it says when a rank does not come or does something else."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from datetime import timedelta
+
+import pytest
+import torch.distributed as dist
+from processes import LIMIT, coordinators, fresh_launch, in_ranks, info
+
+from torch_customccl.launch import Coordinator, LaunchInfo
+from torch_customccl.launch.node import Page, shares_memory
+
+SHORT = timedelta(milliseconds=300)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_what_it_offers(size):
+    def body(coordinator):
+        rank = coordinator.rank
+        assert coordinator.world_size == coordinator.local_size == size
+        assert coordinator.is_master() == coordinator.is_local_master() == (rank == 0)
+        assert coordinator.local_ranks == tuple(range(size)) and coordinator.local_rank == rank
+        assert (coordinator.node_rank, coordinator.node_count) == (0, 1)
+        for src in range(size):
+            assert coordinator.broadcast(b"from %d" % rank if rank == src else None, src) == b"from %d" % src
+        gathered = coordinator.allgather(bytes([rank]) * rank)
+        assert gathered == [bytes([i]) * i for i in range(size)]
+        coordinator.barrier()
+        coordinator.local_barrier()
+        return coordinator.node_id, coordinator.unique_token(), coordinator.unique_token()
+
+    answers = coordinators(size, body)
+    assert len(set(answers)) == 1
+    assert len(set(answers[0])) == 3 and all(len(text) == 32 for text in answers[0])
+
+
+def test_any_bytes_travel():
+    values = [b"", b"\0\n\xff" * 7, bytes(range(256)) * 4096, b"x" * (20 << 20)]
+
+    def body(coordinator):
+        for value in values:
+            assert coordinator.broadcast(value if coordinator.rank == 1 else None, 1) == value
+        assert coordinator.allgather(memoryview(b"view")) == [b"view"] * 2
+
+    coordinators(2, body)
+
+
+def test_once_per_node():
+    calls = []
+
+    def body(coordinator):
+        assert coordinator.once_per_node(lambda: calls.append(coordinator.rank) or {"answer": [42]}) == {"answer": [42]}
+        with pytest.raises(RuntimeError if coordinator.rank else KeyError, match="not there") as error:
+            coordinator.once_per_node(lambda: {}["not there"])
+        if coordinator.rank:
+            assert "failed on rank 0: KeyError" in str(error.value)
+        coordinator.local_barrier()  # a function that fails does not end the coordinator
+
+    coordinators(3, body)
+    assert calls == [0]
+
+
+def test_a_held_port_is_held():
+    with Coordinator(info(0, 1, fresh_launch())).reserve_port() as held:
+        port = held.getsockname()[1]
+        with socket.socket() as other:
+            other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with pytest.raises(OSError, match="in use"):
+                other.bind(("127.0.0.1", port))
+        store = dist.TCPStore("127.0.0.1", port, None, True, wait_for_workers=False, master_listen_fd=held.detach())
+        assert store.port == port
+
+
+def test_several_coordinators_over_one_launch():
+    def body(first):
+        second = Coordinator(first.launch_info, timeout=LIMIT)
+        assert second.allgather(b"2") == [b"2"] * 2
+        assert first.allgather(b"1") == [b"1"] * 2
+        second.store.set(f"key of {first.rank}", "second")
+        first.barrier()
+        assert not first.store.check([f"key of {1 - first.rank}"])
+        assert second.store.get(f"key of {1 - first.rank}") == b"second"
+        first.barrier()
+
+    coordinators(2, body, local_size=2)
+
+
+def test_its_store_makes_groups():
+    def body(coordinator):
+        group = dist.ProcessGroupGloo(coordinator.store, coordinator.rank, coordinator.world_size, LIMIT)
+        group.barrier().wait()
+        coordinator.barrier()
+
+    coordinators(2, body)
+
+
+def test_nothing_stays_in_the_store():
+    def body(coordinator):
+        coordinator.barrier()
+        before = coordinator.store.num_keys()
+        for _ in range(5):
+            coordinator.broadcast(b"x", 1)
+            coordinator.allgather(b"y")
+        coordinator.barrier()
+        coordinator.barrier()
+        return coordinator.store.num_keys() - before
+
+    assert max(coordinators(2, body)) <= 3  # of rounds that a rank is still in
+
+
+def test_who_does_not_come_is_named():
+    launch = fresh_launch()
+
+    def body(rank):
+        coordinator = Coordinator(info(rank, 4, launch), timeout=LIMIT)
+        if rank in (1, 3):
+            return
+        with pytest.raises(TimeoutError, match=r"barrier .* rank 1, 3 did not come within 0\.3 s"):
+            coordinator.barrier(timeout=SHORT)
+        with pytest.raises(RuntimeError, match="refused: this coordinator failed before: barrier"):
+            coordinator.broadcast(b"")
+
+    assert in_ranks(4, body) == [None] * 4
+
+
+def test_who_never_started_is_named():
+    launch = fresh_launch()
+
+    def body(rank):
+        if rank == 0:
+            with pytest.raises(TimeoutError, match=r"rank 2 did not come within 1 s"):
+                Coordinator(info(rank, 3, launch), timeout=timedelta(seconds=1))
+        elif rank == 1:
+            with pytest.raises(TimeoutError, match=r"rank 2 did not come"):
+                Coordinator(info(rank, 3, launch), timeout=timedelta(seconds=1))
+
+    assert in_ranks(3, body) == [None] * 3
+    with pytest.raises(TimeoutError, match=r"rank 1 waited .* in vain for rank 0 of launch 'nobody'"):
+        Coordinator(info(1, 2, "nobody"), timeout=SHORT)
+
+
+def test_different_calls_are_found():
+    def body(coordinator):
+        with pytest.raises(
+            RuntimeError, match=r"different things.*rank . (barrier|allgather), rank . (barrier|allgather)"
+        ):
+            coordinator.barrier() if coordinator.rank else coordinator.allgather(b"")
+
+    coordinators(2, body)
+
+
+def test_bad_arguments():
+    coordinator = Coordinator(info(0, 1, fresh_launch()))
+    for call, error, says in (
+        (lambda: coordinator.broadcast(b"", 1), ValueError, "src is 1, in a world of 1"),
+        (lambda: coordinator.broadcast("text"), TypeError, "takes bytes, not str"),
+        (lambda: coordinator.allgather(None), TypeError, "takes bytes, not NoneType"),
+        (lambda: Coordinator(timeout=timedelta(0)), ValueError, "must be positive"),
+    ):
+        with pytest.raises(error, match=says):
+            call()
+    assert coordinator.allgather(b"still works") == [b"still works"]
+
+
+def test_a_launch_that_tells_no_place():
+    with pytest.raises(ValueError, match="nothing tells where the ranks meet"):
+        Coordinator(LaunchInfo.detect({"RANK": "0", "WORLD_SIZE": "2"}), timeout=SHORT)
+    with pytest.raises(ValueError, match="give master_addr"):
+        Coordinator(info(0, 4, "several hosts", local_size=2), timeout=SHORT)
+    for variables, says in (
+        ({"PMI_RANK": "0", "PMI_SIZE": "2"}, "PMI_FD .unset. is no socket"),
+        ({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2"}, "PMIx|libpmix"),
+    ):
+        with pytest.raises(ConnectionError, match=says):
+            Coordinator(LaunchInfo.detect(variables), timeout=SHORT)
+
+
+def test_nodes_are_told_apart_by_their_memory():
+    """Another network namespace is another node: its processes cannot be handed our memory."""
+    page = Page()
+    code = "import sys; from torch_customccl.launch.node import shares_memory; print(shares_memory(*sys.argv[1:]))"
+    there = [sys.executable, "-c", code, page.name, page.digest]
+    try:
+        assert shares_memory(page.name, page.digest)
+        assert not shares_memory(page.name, "0" * 64) and not shares_memory("customccl-node-nobody", page.digest)
+        assert subprocess.run(there, capture_output=True, text=True, timeout=60).stdout == "True\n"
+        inside = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--net", "--map-root-user"]
+        if subprocess.run([*inside, "true"], capture_output=True, timeout=60).returncode != 0:
+            pytest.skip("this machine lets nobody make a network namespace")
+        assert subprocess.run([*inside, *there], capture_output=True, text=True, timeout=60).stdout == "False\n"
+    finally:
+        page.close()
+    assert not shares_memory(page.name, page.digest)

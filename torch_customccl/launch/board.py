@@ -1,0 +1,112 @@
+"""Bytes exchanged among ranks through a store: what a Coordinator is made of."""
+
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import cast
+
+import torch.distributed as dist
+
+_PIECE = 4 << 20  # bytes of one value: TCPStore refuses 8 MiB
+
+
+class Board:
+    """Rounds of exchange among `members` (global ranks), of which this process is `rank`.
+
+    Every member takes part in the same rounds in the same order. Who differs, or does not come in time, ends the board:
+    later rounds are refused with the first cause. By one thread at a time. What a round put into the store is deleted
+    when all have read it.
+    """
+
+    def __init__(self, store: dist.Store, name: str, members: Sequence[int], rank: int, timeout: timedelta) -> None:
+        self._store, self._name, self._timeout = dist.PrefixStore(name, store), name, timeout
+        self.members, self.rank = tuple(members), rank
+        self._round = 0
+        self._broken: str | None = None
+        self._unread = 1  # the first round that some member may not have read yet
+
+    def gather(self, what: str, data: bytes, timeout: timedelta | None = None) -> list[bytes]:
+        """Every member's data, in the order of members."""
+        letters = self._exchange(what, data, self.members, timeout)
+        self._unread = self._round  # who came to this round has read those before
+        return letters
+
+    def broadcast(self, what: str, data: bytes, src: int, timeout: timedelta | None = None) -> bytes:
+        """The data of member `src`; that of others is not looked at."""
+        return self._exchange(f"{what} from rank {src}", data, (src,), timeout)[0]
+
+    def wait_until_read(self, deadline: float) -> None:
+        """Return when all members have read what they were given, or at `deadline` (time.monotonic())."""
+        for number in range(self._unread, self._round + 1):
+            try:
+                while self._broken is None and self._store.check([f"{number}/read"]) and time.monotonic() < deadline:
+                    time.sleep(0.001)  # the last reader deletes it
+            except RuntimeError:  # the store is gone
+                return
+
+    def _exchange(self, what: str, data: bytes, sources: Sequence[int], timeout: timedelta | None) -> list[bytes]:
+        if self._broken is not None:
+            raise RuntimeError(f"{what} refused: this coordinator failed before: {self._broken}")
+        self._round += 1
+        try:
+            return self._one_round(what, data, sources, timeout or self._timeout)
+        except Exception as error:
+            self._broken = str(error)
+            raise
+
+    def _one_round(self, what: str, data: bytes, sources: Sequence[int], limit: timedelta) -> list[bytes]:
+        keys = {source: f"{self._round}/{source}" for source in sources}
+        try:
+            if self.rank in keys:
+                self._put(keys[self.rank], what, data)
+            self._wait(keys, what, limit)
+            found = [self._read(what, source, key) for source, key in keys.items()]
+            if self._store.add(f"{self._round}/read", 1) == len(self.members):
+                for key in [*(key for _, read in found for key in read), f"{self._round}/read"]:
+                    self._store.delete_key(key)
+        except (dist.DistNetworkError, dist.DistStoreError) as error:
+            raise ConnectionError(
+                f"{self._title(what)} failed on rank {self.rank}: the store cannot be reached ({_first_line(error)}). "
+                "It lives in rank 0, or in torchrun's agent: has that ended?"
+            ) from error
+        return [data for data, _ in found]
+
+    def _put(self, key: str, what: str, data: bytes) -> None:
+        """What, the number of further pieces and the first piece under `key`; before it the further pieces."""
+        pieces = [data[i : i + _PIECE] for i in range(0, len(data), _PIECE)] or [b""]
+        letters = {f"{key}/{i}": piece for i, piece in enumerate(pieces[1:])}
+        letters[key] = f"{what}\n{len(letters)}\n".encode() + pieces[0]
+        for name, letter in letters.items():
+            self._store.set(name, cast(str, letter))  # annotated as str, and bytes are what it takes
+
+    def _read(self, what: str, source: int, key: str) -> tuple[bytes, list[str]]:
+        """The data of a source that has come, and the keys it is under."""
+        said, further, first = bytes(self._store.get(key)).split(b"\n", 2)
+        if said != what.encode():
+            raise RuntimeError(
+                f"the ranks called different things in round {self._round} of {self._name}: rank {self.rank} "
+                f"{what}, rank {source} {said.decode(errors='replace')}. Make them call the same"
+            )
+        more = [f"{key}/{i}" for i in range(int(further))]
+        return b"".join([first, *(bytes(self._store.get(name)) for name in more)]), [key, *more]
+
+    def _wait(self, keys: dict[int, str], what: str, limit: timedelta) -> None:
+        try:
+            self._store.wait(list(keys.values()), limit)
+        except dist.DistStoreError as error:
+            missing = [source for source, key in keys.items() if not self._store.check([key])]
+            if not missing:
+                raise
+            who = "rank " + ", ".join(map(str, missing))
+            raise TimeoutError(
+                f"{self._title(what)} on rank {self.rank}: {who} did not come within "
+                f"{limit.total_seconds():g} s. Look at what {'it does' if len(missing) == 1 else 'they do'}; raise the "
+                "timeout if it is only slow"
+            ) from error
+
+    def _title(self, what: str) -> str:
+        return f"{what} (round {self._round} of {self._name})"
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
