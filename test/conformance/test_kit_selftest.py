@@ -1,4 +1,4 @@
-"""The kit judges backends with planted bugs: each must get its verdict. The full, repeated score: make selftest."""
+"""The kit judges backends with planted bugs: each must get its verdict. The full, repeated score: make conformance."""
 
 from __future__ import annotations
 
@@ -15,19 +15,23 @@ from torch_customccl.conformance.profiles import PROFILES
 from torch_customccl.conformance.selftest import judge_backend, judge_mutant
 
 QUICK = [mutant for mutant in PLANTED if not mutant.slow]
-SLOW = [mutant for mutant in PLANTED if mutant.slow]
 SAMPLE = (
     "coll/*/ws2/f32/*contiguous/n31/*",
     "call/all_reduce/*/ws2",
     "p2p/*/ws2",
     "objects/*/first/ws2",
     "misuse/all_gather/*/ws2",
+    "honesty/*",
 )
 
 
-def test_there_are_enough_mutants() -> None:
+def test_there_are_enough_mutants_and_the_quick_ones_leave_no_verdict_out() -> None:
     assert len(PLANTED) >= 18
     assert len({mutant.name for mutant in PLANTED}) == len(PLANTED)
+    assert {mutant.verdict for mutant in PLANTED} == {mutant.verdict for mutant in QUICK}
+    without_a_bug = {Verdict.PASS, Verdict.INFO, Verdict.NOT_APPLICABLE, Verdict.UNSUPPORTED, Verdict.HARNESS_ERROR}
+    of_the_runner = {Verdict.NOT_RUN, Verdict.FLAKY}  # test_kit_runner.py
+    assert {mutant.verdict for mutant in QUICK} == set(Verdict) - without_a_bug - of_the_runner
 
 
 @pytest.mark.parametrize("mutant", QUICK, ids=lambda mutant: mutant.name)
@@ -36,23 +40,15 @@ def test_a_planted_bug_gets_its_verdict(mutant: Mutant) -> None:
     assert caught.right, f"{mutant.bug}: {caught.verdicts}"
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("mutant", SLOW, ids=lambda mutant: mutant.name)
-def test_a_planted_hang_or_large_count_gets_its_verdict(mutant: Mutant) -> None:
-    caught = judge_mutant(mutant)
-    assert caught.right, f"{mutant.bug}: {caught.verdicts}"
-
-
 def test_the_reference_passes() -> None:
-    result = judge_backend("reference", SAMPLE)
-    bad = [(case["id"], case["verdict"], case["message"]) for case in result["cases"] if case["verdict"] != "pass"]
-    assert not bad
-    chosen = select(registry.all_cases(), Selection(patterns=SAMPLE), PROFILES)
-    assert sorted(case["id"] for case in result["cases"]) == sorted(case.id for case in chosen), (
-        "a chosen case got no result"
-    )
-    assert all(fnmatch.filter([case.id for case in chosen], pattern) for pattern in SAMPLE)
+    result = judge_backend("reference", SAMPLE, rerun=True)
+    wrong = [case for case in result["cases"] if case["verdict"] not in ("pass", "unsupported")]
+    assert not [(case["id"], case["verdict"], case["message"]) for case in wrong]
+    denied = {case["family"] for case in result["cases"] if case["verdict"] == "unsupported"}
+    assert denied == {"honesty"}, "only a capability that the reference does not declare may be unsupported"
+    chosen = [case.id for case in select(registry.all_cases(), Selection(patterns=SAMPLE), PROFILES)]
+    assert sorted(case["id"] for case in result["cases"]) == sorted(chosen), "a chosen case got no result"
+    assert all(fnmatch.filter(chosen, pattern) for pattern in SAMPLE)
 
 
 def test_a_backend_that_does_nothing_is_only_unsupported() -> None:
@@ -60,33 +56,27 @@ def test_a_backend_that_does_nothing_is_only_unsupported() -> None:
     assert set(result["summary"]["verdicts"]) == {Verdict.UNSUPPORTED.value}
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_a_backend_that_never_comes_back_ends_within_its_budget() -> None:
-    result = judge_backend("deadlock", ("coll/all_reduce/ws2/*/contiguous/*", "coll/broadcast/ws2/f32/*"), budget_s=60)
-    assert set(result["summary"]["verdicts"]) <= {"hang", "not_run"}
-    assert result["timing"]["seconds"] < 200
+def test_a_backend_that_never_comes_back_ends_soon() -> None:
+    result = judge_backend("deadlock", ("coll/all_reduce/ws2/f32/*/contiguous/n31/*",), deadline_s=1.5)
+    verdicts = result["summary"]["verdicts"]
+    assert set(verdicts) == {"hang", "not_run"} and verdicts["hang"] <= 4, verdicts
     hangs = [case for case in result["cases"] if case["verdict"] == "hang"]
-    assert hangs and all("useless.py" in rank["stack"] for rank in hangs[0]["ranks"])
+    assert all("useless.py" in rank["stack"] for case in hangs for rank in case["ranks"])
 
 
 def test_gloo_shows_its_known_bugs() -> None:
-    result = judge_backend(
-        "gloo",
-        (
-            "coll/all_reduce/ws2/f32/sum/stride2/*/sync/world",
-            "coll/reduce/ws2/f32/sum/contiguous/n31/*/first/checked",
-            "p2p/polled_recv/ws2",
-            "call/send_recv/future/ws2",
-            "coll/all_reduce/ws2/i16/sum/contiguous/n31/sync/world",
-            "coll/all_reduce/ws2/f32/premul_sum/contiguous/n31/sync/world",
-            "uneven/all_gather/ws2",
-            "misuse/all_reduce/size/ws2",
-        ),
-    )
+    known = {
+        "coll/all_reduce/ws2/f32/sum/stride2/n120/sync/world": "wrong_result",
+        "coll/reduce/ws2/f32/sum/contiguous/n31/sync/world/first/checked": "wrong_side_effect",
+        "p2p/polled_recv/ws2": "error",
+        "call/send_recv/future/ws2": "unsupported",
+        "coll/all_reduce/ws2/i16/sum/contiguous/n31/sync/world": "unsupported",
+        "coll/all_reduce/ws2/f32/premul_sum/contiguous/n31/sync/world": "unsupported",
+        "uneven/all_gather/ws2": "unsupported",
+        "misuse/all_reduce/size/ws2": "",
+    }
+    result = judge_backend("gloo", tuple(known))
     verdicts = {case["id"]: case["verdict"] for case in result["cases"]}
-    red = ("crash", "accepted_invalid", "asymmetric")
-    assert verdicts.pop("misuse/all_reduce/size/ws2") in red
-    assert sorted(verdicts.values()) == ["error"] + ["unsupported"] * 4 + ["wrong_result", "wrong_side_effect"], (
-        verdicts
-    )
+    assert verdicts.pop("misuse/all_reduce/size/ws2") in ("crash", "accepted_invalid", "asymmetric")
+    del known["misuse/all_reduce/size/ws2"]
+    assert verdicts == known

@@ -153,18 +153,28 @@ def _matrix(words: list[str], console: Console) -> int:
     parser.add_argument("--out", type=Path, help="write here instead of printing")
     parser.add_argument("--html", type=Path, help="also one page with a column per result")
     parser.add_argument("--check", action="store_true", help="exit 1 if --out differs from what would be written")
+    parser.add_argument("--against", type=Path, metavar="RUN", help="with --check: also if this new run says otherwise")
     args = parser.parse_args(words)
     loaded = [result.load(path) for path in args.results]
     page = matrix.as_markdown(loaded)
     if args.html:
         writer.write_html(loaded, args.html)
     if args.check:
-        return 0 if args.out.read_text() == page else 1
+        return _stale(args, page, loaded)
     if args.out:
         args.out.write_text(page)
     else:
         print(page)
     return 0
+
+
+def _stale(args: argparse.Namespace, page: str, kept: list[result.Result]) -> int:
+    lines = matrix.stale(kept, result.load(args.against)) if args.against else []
+    if args.out and args.out.read_text() != page:
+        lines.append(f"{args.out} is not what these results give; write it again")
+    for line in lines:
+        print(line)
+    return 1 if lines else 0
 
 
 def _contract(words: list[str], console: Console) -> int:

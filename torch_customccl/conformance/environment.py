@@ -8,6 +8,7 @@ import platform
 import re
 import subprocess
 import time
+from functools import cache
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -73,15 +74,20 @@ def git_revision() -> str:
     return done.stdout.strip()
 
 
-def slowness() -> float:
-    """How much longer than nominal work takes here now: the slower of a timed loop and the queue for the cores."""
-    started = time.monotonic()
+@cache
+def cpu_slowness() -> float:
+    """How much longer than nominal a loop takes on a processor of its own."""
+    started = time.thread_time()
     total = 0
     for number in range(4_000_000):
         total += number & 7
-    slow = (time.monotonic() - started) / _NOMINAL_PROBE_S
-    crowd = os.getloadavg()[0] / max(len(os.sched_getaffinity(0)), 1) if hasattr(os, "getloadavg") else 1.0
-    return min(10.0, max(1.0, slow, crowd))
+    return min(10.0, max(1.0, (time.thread_time() - started) / _NOMINAL_PROBE_S))
+
+
+def crowd() -> float:
+    """How many processes want each processor now."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(10.0, max(1.0, os.getloadavg()[0] / cores))
 
 
 def _installed_version(backend: str) -> str:

@@ -143,6 +143,8 @@ class CaseResult:
     ranks: list[RankOutcome] = field(default_factory=list)
     reason: str = ""
     duration_ms: float = 0.0
+    queued_s: float = 0.0
+    """How long a rank stood in line for a processor meanwhile; measured for what did not pass."""
     rerun: dict[str, Any] = field(default_factory=dict)
     expected: dict[str, Any] = field(default_factory=dict)
 

@@ -13,6 +13,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
+from .fair_clock import FairClock
 from .model import Case, RankOutcome
 from .worker import STACK_SIGNAL, WorkerSpec, serve
 
@@ -30,6 +31,10 @@ class StartFailedError(Exception):
         self.outcomes = outcomes
 
 
+class ProbeHungError(Exception):
+    """The ranks made their group, but its first all_reduce never came back."""
+
+
 def launcher(device: str, preload: list[str]) -> Any:
     """The multiprocessing context: a fork server with torch loaded for CPU, fresh interpreters for CUDA."""
     if device == "cuda":
@@ -42,8 +47,9 @@ def launcher(device: str, preload: list[str]) -> Any:
 class WorkerSet:
     """The ranks of one world. Any member may die or hang; this object survives it."""
 
-    def __init__(self, launch: Any, spec: WorkerSpec) -> None:
+    def __init__(self, launch: Any, spec: WorkerSpec, probe_s: float | None) -> None:
         self.spec = spec
+        self.sane = False
         self.ran: list[Case] = []
         self._pipes: list[Connection] = []
         self._processes: list[Any] = []
@@ -55,12 +61,25 @@ class WorkerSet:
             theirs.close()
             self._pipes.append(mine)
             self._processes.append(process)
-        answers = self._collect("ready", START_LIMIT_S, grace_s=2.0)
+        self._clock = FairClock(0.0, ())
+        self._started(self._collect("ready", START_LIMIT_S, grace_s=2.0))
+        if probe_s is not None and spec.init:
+            self._probe_at_start(probe_s)
+
+    def _started(self, answers: list[Any]) -> list[Any]:
         failed = [outcome for outcome in answers if isinstance(outcome, RankOutcome)]
         if failed:
             self.kill()
             raise StartFailedError(failed)
-        self.sane = all(bool(answer) for answer in answers)
+        return answers
+
+    def _probe_at_start(self, probe_s: float) -> None:
+        self._send("probe", None)
+        answers = self._collect("probed", probe_s, grace_s=2.0)
+        if any(isinstance(answer, RankOutcome) and answer.outcome == "stuck" for answer in answers):
+            self.kill()
+            raise ProbeHungError
+        self.sane = all(self._started(answers))
 
     def run(self, case: Case, deadline_s: float) -> list[RankOutcome]:
         """Run a case on all ranks; every rank gets an outcome, whatever happens."""
@@ -84,6 +103,10 @@ class WorkerSet:
         self.alive = self.alive and good
         return good
 
+    def queued_s(self) -> float:
+        """How long a rank has stood in line for a processor since it was last asked something."""
+        return self._clock.queued_s()
+
     def _send(self, kind: str, payload: object) -> None:
         for pipe in self._pipes:
             with suppress(OSError):
@@ -91,16 +114,16 @@ class WorkerSet:
 
     def _collect(self, kind: str, deadline_s: float, grace_s: float, may_die: tuple[int, ...] = ()) -> list[Any]:
         """One answer per rank. After an unexpected death the others get only the grace."""
-        limit = time.monotonic() + deadline_s
+        self._clock = clock = FairClock(deadline_s, [process.pid for process in self._processes])
         answers: dict[int, Any] = {}
         needed = {rank for rank in range(len(self._pipes)) if rank not in may_die}
-        while not needed <= answers.keys() and (left := limit - time.monotonic()) > 0:
+        while not needed <= answers.keys() and (left := clock.left()) > 0:
             waiting = {rank: pipe for rank, pipe in enumerate(self._pipes) if rank not in answers}
             for ready in wait(list(waiting.values()), timeout=left):
                 rank = next(rank for rank, pipe in waiting.items() if pipe is ready)
                 answers[rank] = self._receive(rank, kind)
                 if isinstance(answers[rank], RankOutcome) and answers[rank].outcome == "died" and rank not in may_die:
-                    limit = min(limit, time.monotonic() + grace_s)
+                    clock.shorten(grace_s)
         missing = [rank for rank in range(len(self._pipes)) if rank not in answers]
         stacks = self._stacks([rank for rank in missing if rank in needed])
         for rank in missing:
@@ -186,13 +209,25 @@ class Pool:
         self._launch = launcher(device, preload)
         self._directory = tempfile.TemporaryDirectory(prefix="conformance-")
         self._numbers = count(1)
+        self._mute: set[int] = set()
 
-    def start(self, world_size: int, op_timeout_s: float, setup: dict[str, Any]) -> WorkerSet:
-        """A new worker set. Raises StartFailedError if the backend cannot make its group."""
+    def start(self, world_size: int, op_timeout_s: float, deadline_s: float, setup: dict[str, Any]) -> WorkerSet:
+        """A new worker set. Raises StartFailedError if the backend cannot make its group.
+
+        Each set is probed with one all_reduce; where that never came back, sets of this size are no longer probed.
+        """
+        if world_size not in self._mute:
+            try:
+                return WorkerSet(self._launch, self._spec(world_size, op_timeout_s, setup), deadline_s)
+            except ProbeHungError:
+                self._mute.add(world_size)
+        return WorkerSet(self._launch, self._spec(world_size, op_timeout_s, setup), None)
+
+    def _spec(self, world_size: int, op_timeout_s: float, setup: dict[str, Any]) -> WorkerSpec:
         number = next(self._numbers)
         directory = Path(self._directory.name) / f"set{number}"
         directory.mkdir()
-        spec = WorkerSpec(
+        return WorkerSpec(
             self._backend,
             self._imports,
             self._device,
@@ -204,7 +239,6 @@ class Pool:
             setup.get("init", True),
             self._pg_options,
         )
-        return WorkerSet(self._launch, spec)
 
     def close(self) -> None:
         """Remove the ranks' files."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from queue import Empty, Queue
 from typing import Any
 
+from .confirm import confirmed, starved
 from .judge import judge
 from .model import RED, Case, CaseResult, Verdict
 from .plan import Portion
@@ -19,8 +20,7 @@ from .pool import Pool, StartFailedError, WorkerSet
 HANGS_PER_KEY = 3
 CONFIRMED_PER_KEY = 2
 OP_TIMEOUT_SCALE = 2.0
-"""The backend's own timeout is stretched at most so far on a slow machine; the hard deadline further."""
-TIMEOUT_LIKE = frozenset({Verdict.HANG, Verdict.ASYMMETRIC, Verdict.CRASH})
+"""The backend's own timeout is stretched at most so far on a busy machine; the hard deadline moves by itself."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,9 @@ class Limits:
     deadline_s: float = 10.0
     budget_s: float = 300.0
     scale: float = 1.0
+    """How much longer than nominal things take on this machine now."""
+    speed: float = 1.0
+    """The same for a process that has a processor of its own."""
     lanes: int = 3
     rerun: bool = True
     confirm_all: bool = False
@@ -93,7 +96,7 @@ class Runner:
                     self._record(CaseResult(case, Verdict.NOT_RUN, reason=reason))
                     continue
                 if workers is None or not workers.alive:
-                    workers = self._start(portion, case)
+                    workers = self._start(case)
                     if workers is None:
                         continue
                 self._run_case(case, workers)
@@ -108,9 +111,9 @@ class Runner:
             blocker = self._blocked_by.get(_hang_key(case))
         return f"blocked by {blocker}" if blocker else ""
 
-    def _start(self, portion: Portion, case: Case) -> WorkerSet | None:
+    def _start(self, case: Case) -> WorkerSet | None:
         try:
-            return self._start_set(portion.world_size, portion.setup)
+            return self._start_set(case)
         except StartFailedError as error:
             crashed = any(outcome.outcome in ("died", "stuck") for outcome in error.outcomes)
             verdict, _ = judge(case, error.outcomes, None)
@@ -118,23 +121,26 @@ class Runner:
             self._record(CaseResult(case, verdict, error.outcomes, f"the process group could not be made: {error}"))
             return None
 
-    def _start_set(self, world_size: int, setup: dict[str, Any]) -> WorkerSet:
+    def _start_set(self, case: Case) -> WorkerSet:
         """A new set; a group that cannot be made is tried once more."""
+        timeout, deadline = self._op_timeout(case.setup), self._deadline(case)
         try:
-            return self._pool.start(world_size, self._op_timeout(setup), setup)
+            return self._pool.start(case.world_size, timeout, deadline, case.setup)
         except StartFailedError:
-            return self._pool.start(world_size, self._op_timeout(setup), setup)
+            return self._pool.start(case.world_size, timeout, deadline, case.setup)
 
     def _op_timeout(self, setup: dict[str, Any]) -> float:
         return float(setup.get("op_timeout_s", self._limits.op_timeout_s)) * min(self._limits.scale, OP_TIMEOUT_SCALE)
 
     def _deadline(self, case: Case) -> float:
-        return float(case.setup.get("deadline_s", self._limits.deadline_s)) * self._limits.scale
+        stretch = max(self._limits.speed, min(self._limits.scale, OP_TIMEOUT_SCALE))
+        return float(case.setup.get("deadline_s", self._limits.deadline_s)) * stretch
 
     def _run_case(self, case: Case, workers: WorkerSet) -> None:
         result = self._try(case, workers)
-        if result.verdict in RED and self._limits.rerun and self._wants_rerun(result):
-            self._rerun(result, list(workers.ran[:-1]))
+        if self._wants_rerun(result):
+            before = list(workers.ran[:-1]) if case.isolation == "warm" else []
+            result = self._confirmed_result(result, before)
         self._count_hang(result)
         self._record(result)
 
@@ -144,66 +150,46 @@ class Runner:
         for outcome in outcomes:
             if outcome.outcome == "died":
                 outcome.traceback = workers.log(outcome.rank)
+        queued_s = 0.0 if all(outcome.outcome == "ok" for outcome in outcomes) else workers.queued_s()
         usable: bool | None = None
         if workers.alive and any(outcome.outcome in ("raised", "check") for outcome in outcomes):
             usable = workers.usable(case, self._deadline(case))
         if not workers.alive:
             workers.kill()
         verdict, reason = judge(case, outcomes, usable)
-        return CaseResult(case, verdict, outcomes, reason, round((time.monotonic() - started) * 1e3, 2))
+        took_ms = round((time.monotonic() - started) * 1e3, 2)
+        return CaseResult(case, verdict, outcomes, reason, took_ms, queued_s)
 
     def _wants_rerun(self, result: CaseResult) -> bool:
         """Confirm the first few findings of a kind; the rest are taken to be the same."""
+        if self._stop.is_set() or time.monotonic() > self._until:
+            return False
+        if starved(result, self._op_timeout(result.case.setup)):
+            return True
+        if result.verdict not in RED or not self._limits.rerun:
+            return False
         key = finding_key(result)
         with self._lock:
             self._confirmed[key] += 1
             few = self._confirmed[key] <= CONFIRMED_PER_KEY
-        return (few or self._limits.confirm_all) and time.monotonic() < self._until and not self._stop.is_set()
+        return few or self._limits.confirm_all
 
-    def _rerun(self, result: CaseResult, before: list[Case]) -> None:
-        """Alone in a new set: the same verdict confirms; else look for what it depends on, else it is flaky."""
-        again = self._alone(result.case, [])
-        if again is result.verdict or (again in TIMEOUT_LIKE and result.verdict in TIMEOUT_LIKE):
-            result.rerun = {"confirmed": True}
-            return
-        others = [again, self._alone(result.case, []), self._alone(result.case, [])]
-        if len(set(others)) == 1 and before and result.case.isolation == "warm":
-            cause = self._bisect(result, before)
-            if cause:
-                result.rerun = {"confirmed": True, "state_dependent": True, "after": [case.id for case in cause]}
-                return
-        result.rerun = {"confirmed": False, "first": result.verdict.value, "reruns": [v.value for v in others]}
-        result.reason = (
-            f"{result.verdict.value} at first ({result.message[:300]}), then {', '.join(v.value for v in others)}"
-        )
-        result.verdict = Verdict.FLAKY
+    def _confirmed_result(self, result: CaseResult, before: list[Case]) -> CaseResult:
+        was_starved = starved(result, self._op_timeout(result.case.setup))
+        return confirmed(result, before, self._alone, self._until, was_starved)
 
-    def _bisect(self, result: CaseResult, before: list[Case]) -> list[Case]:
-        """The fewest earlier cases found that bring the failure back; empty if all of them do not."""
-        if self._alone(result.case, before) is not result.verdict:
-            return []
-        while len(before) > 1 and time.monotonic() < self._until:
-            half = len(before) // 2
-            if self._alone(result.case, before[half:]) is result.verdict:
-                before = before[half:]
-            elif self._alone(result.case, before[:half]) is result.verdict:
-                before = before[:half]
-            else:
-                break
-        return before
-
-    def _alone(self, case: Case, first: list[Case]) -> Verdict:
-        """The verdict in a new set after the given cases."""
+    def _alone(self, case: Case, first: list[Case]) -> CaseResult:
+        """The result in a new set after the given cases."""
         try:
-            workers = self._start_set(case.world_size, case.setup)
-        except StartFailedError:
-            return Verdict.ERROR
+            workers = self._start_set(case)
+        except StartFailedError as error:
+            return CaseResult(case, Verdict.ERROR, error.outcomes, f"the process group could not be made: {error}")
         try:
             for earlier in first:
                 self._try(earlier, workers)
                 if not workers.alive:
-                    return Verdict.NOT_RUN
-            return self._try(case, workers).verdict
+                    return CaseResult(case, Verdict.NOT_RUN, reason=f"{earlier.id} ended the ranks")
+            return self._try(case, workers)
         finally:
             workers.stop()
 

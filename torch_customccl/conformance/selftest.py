@@ -39,17 +39,18 @@ def judge_backend(
     cases: tuple[str, ...] = (),
     tier: Tier = Tier.STANDARD,
     rerun: bool = False,
-    budget_s: float | None = None,
+    deadline_s: float = 10.0,
 ) -> Result:
     """Run some cases on a backend of this folder, quietly."""
-    request = Request(name, (MODULE,), Selection(tier, cases), Limits(lanes=2, rerun=rerun), budget_s=budget_s)
+    limits = Limits(lanes=2, rerun=rerun, deadline_s=deadline_s)
+    request = Request(name, (MODULE,), Selection(tier, cases), limits)
     return run(request, Console(quiet=True))
 
 
 def judge_mutant(mutant: Mutant) -> Caught:
     """The verdicts of the cases that look for this mutant's bug."""
     started = time.monotonic()
-    result = judge_backend(mutant.name, mutant.cases)
+    result = judge_backend(mutant.name, mutant.cases, deadline_s=mutant.deadline_s)
     return Caught(mutant, tuple(sorted({case["verdict"] for case in result["cases"]})), time.monotonic() - started)
 
 

@@ -14,6 +14,7 @@ import torch
 from rich.console import Console
 
 from . import environment, expected, registry
+from .fair_clock import queue_is_told
 from .model import Case, CaseResult, Tier, Verdict
 from .plan import Selection, portions, select
 from .pool import Pool
@@ -53,9 +54,11 @@ def run(request: Request, console: Console) -> Result:
     """Run a request and give the result."""
     torch.set_num_threads(1)
     cases = chosen_cases(request)
-    scale = environment.slowness()
+    speed = environment.cpu_slowness()
+    scale = max(speed, environment.crowd())
     budget = request.budget_s if request.budget_s is not None else scale * TIER_BUDGET_S[request.selection.tier]
-    limits = replace(request.limits, budget_s=budget, scale=scale, confirm_all=request.official)
+    speed = speed if queue_is_told() else scale
+    limits = replace(request.limits, budget_s=budget, scale=scale, speed=speed, confirm_all=request.official)
     started, clock = datetime.datetime.now(datetime.timezone.utc), time.monotonic()
     results, interrupted = _run_cases(request, cases, limits, console)
     facts = _facts(request, started, time.monotonic() - clock, scale, interrupted)

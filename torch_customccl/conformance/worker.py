@@ -50,7 +50,7 @@ def serve(pipe: Connection, spec: WorkerSpec, rank: int) -> None:
         load()
         if spec.init:
             init_group(spec, rank)
-        pipe.send(("ready", _probe(spec) if spec.init else None))
+        pipe.send(("ready", None))
     except Exception as error:
         pipe.send(("failed", _raised(rank, error)))
         return
@@ -66,7 +66,8 @@ def serve(pipe: Connection, spec: WorkerSpec, rank: int) -> None:
             pipe.send(("stopped", None))
             return
         if kind == "probe":
-            pipe.send(("probed", _probe(spec, groups.get(payload.dims.get("group", ""), []))))
+            grouping = payload.dims.get("group", "") if payload else ""
+            pipe.send(("probed", _probe(spec, groups.get(grouping, []))))
         else:
             pipe.send(("done", run_case(payload, spec, rank, groups)))
 

@@ -25,6 +25,8 @@ def _coalescing(context: Context, backend: Any) -> None:
 
 
 def _splitting(context: Context, backend: Any) -> None:
+    if isinstance(backend, dist.ProcessGroup) and type(backend).split_group is dist.ProcessGroup.split_group:
+        raise NotImplementedError(f"{type(backend).__name__} has no split_group of its own")
     options = getattr(backend, "options", None)
     arguments = {"opts": options} if options is not None else {}
     group: Any = dist.group.WORLD
@@ -131,15 +133,17 @@ def declared(context: Context) -> None:
 
 @body
 def denied(context: Context) -> None:
-    """A no is tried too: if the thing works all the same, the flag is wrong."""
+    """A no is tried too: if the thing works all the same, on every rank, the flag is wrong."""
     context.require_support("all_reduce")
     backend = _backend(context)
     attribute, trial = _TRIALS[context.dims["capability"]]
     if _says(context, backend):
         return
+    works = b"1"
     try:
         trial(context, backend)
     except Exception as error:
         context.note(refused_with=f"{type(error).__name__}: {error}"[:300])
-        return
-    raise CheckFailedError(Verdict.NONSTRICT, f"{attribute} is false, but it works")
+        works = b"0"
+    everywhere = set(context.exchange("works", works)) == {b"1"}
+    context.expect(not everywhere, f"{attribute} is false, but it works", Verdict.NONSTRICT)

@@ -20,12 +20,14 @@ from .wrong_data import (
 )
 from .wrong_endings import (
     AcceptsMismatch,
+    BreaksGroup,
     CompletesEarly,
     FalseCapability,
     HangsOnEmpty,
     IgnoresTimeout,
     RaisesOnOne,
     RefusesUnclearly,
+    SaysLittle,
     Segfaults,
 )
 from .wrong_places import (
@@ -46,6 +48,8 @@ class Mutant:
     cases: tuple[str, ...]
     bug: str
     slow: bool = False
+    deadline_s: float = 10.0
+    """Short where the wanted verdict is a hang."""
 
 
 PLANTED: tuple[Mutant, ...] = (
@@ -125,9 +129,9 @@ PLANTED: tuple[Mutant, ...] = (
         "mutant_hangs_on_empty",
         HangsOnEmpty,
         Verdict.HANG,
-        ("coll/all_gather/ws2/f32/empty/*",),
+        ("coll/all_gather/ws2/f32/empty/n0/sync/world",),
         "never completes a tensor without elements",
-        slow=True,
+        deadline_s=2.0,
     ),
     Mutant(
         "mutant_segfault",
@@ -186,5 +190,19 @@ PLANTED: tuple[Mutant, ...] = (
         Verdict.ERROR,
         ("coll/all_to_all_single/ws2/f32/contiguous/n31/*",),
         "raises without saying what is missing",
+    ),
+    Mutant(
+        "mutant_breaks_group",
+        BreaksGroup,
+        Verdict.UNCLEAR_UNSUPPORTED,
+        ("coll/all_to_all_single/ws2/f32/contiguous/n31/*",),
+        "refuses clearly, but the group is broken afterwards",
+    ),
+    Mutant(
+        "mutant_says_little",
+        SaysLittle,
+        Verdict.NONSTRICT,
+        ("misuse/all_gather/short_list/ws2",),
+        "refuses a wrong call without saying what is wrong",
     ),
 )

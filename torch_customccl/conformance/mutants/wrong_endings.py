@@ -124,3 +124,36 @@ class RefusesUnclearly(ReferenceGroup):
         opts: Any = None,
     ) -> ReferenceWork:
         raise ValueError("unexpected value 3")
+
+
+class BreaksGroup(ReferenceGroup):
+    """Has no all_to_all and says so, but does nothing any more afterwards."""
+
+    broken = False
+
+    def all_to_all_single(
+        self,
+        output: torch.Tensor,
+        input: torch.Tensor,
+        output_splits: list[int],
+        input_splits: list[int],
+        opts: Any = None,
+    ) -> ReferenceWork:
+        self.broken = True
+        raise RuntimeError("Backend mutant does not support all_to_all_single")
+
+    def exchange(
+        self, what: str, meta: tuple[Any, ...], inputs: Sequence[torch.Tensor], finish: Finish
+    ) -> ReferenceWork:
+        if self.broken:
+            raise RuntimeError("bad state")
+        return super().exchange(what, meta, inputs, finish)
+
+
+class SaysLittle(ReferenceGroup):
+    """Refuses a list of the wrong length without a word about it."""
+
+    def allgather(self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any = None) -> Any:
+        if len(outputs[0]) != self.size():
+            raise ValueError("no")
+        return super().allgather(outputs, inputs, opts)

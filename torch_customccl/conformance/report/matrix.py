@@ -33,6 +33,19 @@ def as_markdown(results: list[Result]) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+def stale(kept: list[Result], fresh: Result) -> list[str]:
+    """What a new run says otherwise than the kept run of the same backend and device; one line per case."""
+    old = [result for result in kept if column(result) == column(fresh)]
+    if not old:
+        return [f"no kept run of {column(fresh)}"]
+    said = {case["id"]: case["verdict"] for case in old[0]["cases"]}
+    return [
+        f"{case['id']}: kept {said.get(case['id'], 'nothing')}, now {case['verdict']} ({case.get('message', '')[:200]})"
+        for case in fresh["cases"]
+        if case["verdict"] not in (said.get(case["id"]), "not_run")
+    ]
+
+
 def _with_placeholders(results: list[Result]) -> list[Result | str]:
     """nccl is named even when nobody ran it."""
     shown: list[Result | str] = list(results)

@@ -88,6 +88,8 @@ def _case(facts: RunFacts, result: CaseResult) -> Result:
         "gate": gate(result.verdict, level),
         "duration_ms": result.duration_ms,
     }
+    if result.rerun:
+        row["rerun"] = result.rerun
     if result.verdict is Verdict.PASS:
         return row
     row |= {
@@ -96,8 +98,6 @@ def _case(facts: RunFacts, result: CaseResult) -> Result:
         "repro": f"{facts.repro_prefix} --case {case.id}",
         "ranks": [rank.as_dict() for rank in result.ranks],
     }
-    if result.rerun:
-        row["rerun"] = result.rerun
     if result.expected:
         row["expected"] = result.expected
     return row

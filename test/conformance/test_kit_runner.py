@@ -1,0 +1,144 @@
+"""The runner with ranks that are only played: reruns, dependence on other cases, starved ranks, budgets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from torch_customccl.conformance import fair_clock
+from torch_customccl.conformance.fair_clock import FairClock
+from torch_customccl.conformance.model import Case, CaseResult, RankOutcome, Verdict
+from torch_customccl.conformance.plan import Portion
+from torch_customccl.conformance.pool import StartFailedError
+from torch_customccl.conformance.runner import Limits, Runner
+
+Play = Callable[[Case, list[str]], str]
+"""(case, ids of the cases that this worker set has run before) -> outcome of both ranks."""
+MESSAGES = {"raised": "RuntimeError: internal failure 7", "stuck": "no answer", "check": "values differ"}
+
+
+class PlayedSet:
+    """A worker set without processes."""
+
+    def __init__(self, play: Play, queued: float) -> None:
+        self.ran: list[Case] = []
+        self.alive = True
+        self._play, self._queued = play, queued
+
+    def run(self, case: Case, deadline_s: float) -> list[RankOutcome]:
+        outcome = self._play(case, [each.id for each in self.ran])
+        self.ran.append(case)
+        self.alive = outcome != "stuck"
+        verdict = Verdict.WRONG_RESULT.value if outcome == "check" else ""
+        return [RankOutcome(rank, outcome, verdict, message=MESSAGES.get(outcome, "")) for rank in (0, 1)]
+
+    def usable(self, case: Case, deadline_s: float) -> bool:
+        return True
+
+    def queued_s(self) -> float:
+        return self._queued
+
+    def stop(self) -> None:
+        self.alive = False
+
+    kill = stop
+
+
+class PlayedPool:
+    """Hands out played sets; ``queued``: how long the ranks of the first set stand in line."""
+
+    def __init__(self, play: Play, queued: float = 0.0) -> None:
+        self._play, self._queued = play, queued
+
+    def start(self, *arguments: Any) -> PlayedSet:
+        queued, self._queued = self._queued, 0.0
+        return PlayedSet(self._play, queued)
+
+
+def cases(*names: str, op: str = "all_reduce") -> list[Case]:
+    return [Case(name, "data", "AR-01", "data", 2, {"op": op, "kind": "x"}) for name in names]
+
+
+def run(pool: Any, chosen: Sequence[Case], **limits: Any) -> dict[str, CaseResult]:
+    runner = Runner(pool, Limits(lanes=1, **limits), lambda result: None)
+    return {result.case.id: result for result in runner.run([Portion(2, list(chosen))])}
+
+
+def in_turn(*outcomes: str) -> Play:
+    left = list(outcomes)
+    return lambda case, before: left.pop(0)
+
+
+def test_a_failure_that_comes_back_is_confirmed() -> None:
+    result = run(PlayedPool(in_turn("check", "check")), cases("a"))["a"]
+    assert result.verdict is Verdict.WRONG_RESULT and result.rerun == {"confirmed": True}
+
+
+def test_a_failure_that_does_not_come_back_is_flaky() -> None:
+    result = run(PlayedPool(in_turn("raised", "ok", "ok", "ok")), cases("a"))["a"]
+    assert result.verdict is Verdict.FLAKY
+    assert result.rerun == {"confirmed": False, "first": "error", "reruns": ["pass", "pass", "pass"]}
+
+
+@pytest.mark.parametrize(
+    ("first", "verdict"), [("stuck", Verdict.PASS), ("raised", Verdict.PASS), ("check", Verdict.FLAKY)]
+)
+def test_what_a_starved_rank_could_not_do_in_time_is_decided_by_the_reruns(first: str, verdict: Verdict) -> None:
+    result = run(PlayedPool(in_turn(first, "ok", "ok", "ok"), queued=2.0), cases("a"))["a"]
+    assert result.verdict is verdict
+
+
+def test_a_failure_is_traced_to_the_case_it_depends_on() -> None:
+    def play(case: Case, before: list[str]) -> str:
+        return "check" if case.id == "victim" and "culprit" in before else "ok"
+
+    result = run(PlayedPool(play), cases("a", "b", "culprit", "c", "d", "victim", "e"))["victim"]
+    assert result.verdict is Verdict.WRONG_RESULT
+    assert result.rerun == {"confirmed": True, "state_dependent": True, "after": ["culprit"]}
+
+
+def test_after_three_hangs_of_a_kind_the_rest_of_that_kind_does_not_run() -> None:
+    chosen = cases("a", "b", "c", "d", "e") + cases("other", op="broadcast")
+    results = run(PlayedPool(lambda case, before: "ok" if case.op == "broadcast" else "stuck"), chosen)
+    assert [result.verdict.value for result in results.values()] == ["hang"] * 3 + ["not_run"] * 2 + ["pass"]
+    assert results["d"].reason == "blocked by c"
+
+
+def test_when_the_time_is_spent_the_rest_does_not_run() -> None:
+    results = run(PlayedPool(in_turn()), cases("a", "b"), budget_s=-1.0)
+    assert {(result.verdict, result.reason) for result in results.values()} == {(Verdict.NOT_RUN, "budget")}
+
+
+def test_a_group_that_cannot_be_made_is_a_verdict_for_each_case() -> None:
+    class NoPool:
+        def start(self, *arguments: Any) -> PlayedSet:
+            raise StartFailedError([RankOutcome(0, "raised", message="RuntimeError: no such backend")])
+
+    results = run(NoPool(), cases("a", "b"))
+    assert [result.verdict for result in results.values()] == [Verdict.ERROR, Verdict.ERROR]
+    assert "the process group could not be made" in results["a"].reason
+
+
+def test_time_in_line_for_a_processor_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, queued = [0.0], [{7: 10**9}]
+    monkeypatch.setattr(fair_clock.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(fair_clock, "_queued", lambda process: queued[0])
+    monkeypatch.setattr(fair_clock, "_sessions", lambda leaders: leaders)
+    clock = FairClock(10.0, [4])
+    now[0], queued[0] = 4.0, {7: 4 * 10**9}
+    assert clock.left() == 6.0 and clock.queued_s() == 3.0
+    now[0] = 11.0
+    assert clock.left() == 2.0
+    now[0] = 13.5
+    assert clock.left() < 0
+    queued[0] = {7: 10**12}
+    assert 80 < clock.left() < 100, "but not for ever"
+    clock.shorten(1.0)
+    assert clock.left() == 1.0
+
+
+def test_this_machine_tells_how_long_threads_wait_for_a_processor() -> None:
+    assert fair_clock.queue_is_told() == bool(fair_clock._queued(fair_clock.os.getpid()))
+    assert FairClock(1.0, []).queued_s() == 0.0
