@@ -4,8 +4,9 @@ A port alone proves nothing: a web server, another job or a process that never a
 door on it, and who knocks gets, for a number of its own, a digest that only this launch can make, and the port of the
 store. Both sides speak one line:
 
-    customccl-door 1 <nonce> <rank>             from who knocks
-    customccl-door 1 <digest> <answer>          from the door; the answer is the store's port, or why not
+    customccl-door 1 <nonce> <digest> <rank>    from who knocks: the digest is that of its launch
+    customccl-door 1 <digest> <answer>          from the door: the digest is that of its launch and the nonce; the
+                                                answer is the store's port, or why not
 
 It guards against mistakes, not against attackers: a launch id is no secret.
 """
@@ -28,7 +29,7 @@ class RefusedError(ConnectionError):
     """Rank 0 answers, and does not let this process in."""
 
 
-def proof(launch_key: str, nonce: str) -> str:
+def proof(launch_key: str, nonce: str = "") -> str:
     return hashlib.sha256(f"{launch_key}/{nonce}".encode()).hexdigest()
 
 
@@ -48,7 +49,9 @@ class Door(socketserver.ThreadingTCPServer):
         self.thread = threading.Thread(target=self.serve_forever, args=(0.05,), name="customccl-door", daemon=True)
         self.thread.start()
 
-    def answer(self, nonce: str, rank: int) -> str:
+    def answer(self, nonce: str, launch: str, rank: int) -> str:
+        if launch != proof(self.launch_key):
+            return "another launch"
         with self.lock:  # who asks again has the same nonce; another process does not
             known = self.came.setdefault(rank, nonce)
         return str(self.store_port) if known == nonce else f"rank {rank} is here already"
@@ -65,10 +68,10 @@ class _Knock(socketserver.StreamRequestHandler):
     def handle(self) -> None:
         try:
             line = self.rfile.readline(200).decode(errors="replace")
-            match = re.fullmatch(MARK + r" ([0-9a-f]{32}) (\d+)\n", line)
+            match = re.fullmatch(MARK + r" ([0-9a-f]{32}) ([0-9a-f]{64}) (\d+)\n", line)
             if match:
                 digest = proof(self.server.launch_key, match[1])
-                answer = self.server.answer(match[1], int(match[2]))
+                answer = self.server.answer(match[1], match[2], int(match[3]))
                 self.wfile.write(f"{MARK} {digest} {answer}\n".encode())
         except OSError:  # who knocked is gone
             return
@@ -84,7 +87,7 @@ def knock(host: str, port: int, launch_key: str, nonce: str, rank: int, limit_s:
     limit = max(0.1, min(limit_s, PATIENCE_S))
     with socket.create_connection((host, port), timeout=limit) as line:
         try:
-            line.sendall(f"{MARK} {nonce} {rank}\n".encode())
+            line.sendall(f"{MARK} {nonce} {proof(launch_key)} {rank}\n".encode())
             answer = _one_line(line)
         except TimeoutError as error:
             raise ForeignError(f"somebody holds {host}:{port} but did not answer within {limit:g} s") from error

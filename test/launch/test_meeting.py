@@ -1,0 +1,153 @@
+"""Finding rank 0: strangers at its port, ports drawn from the launch id, restarts, many launches at once."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+from datetime import timedelta
+
+import pytest
+import torch.distributed as dist
+from processes import LIMIT, coordinators, fresh_launch, in_ranks, info
+
+from torch_customccl.launch import Coordinator, LaunchInfo, door
+from torch_customccl.launch.meeting import launch_key
+from torch_customccl.launch.ports import drawn_ports, hold_port, own_addresses, resolve
+
+
+@contextlib.contextmanager
+def stranger(answer, port=0):
+    """Somebody who holds a port and does `answer(connection)` with who connects. Gives the port."""
+    listener = hold_port(port=port)
+    connections = []
+
+    def serve():
+        with contextlib.suppress(OSError):
+            while True:
+                connections.append(listener.accept()[0])
+                answer(connections[-1])
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    yield listener.getsockname()[1]
+    listener.shutdown(socket.SHUT_RDWR)
+    thread.join()
+    for each in [listener, *connections]:
+        each.close()
+
+
+STRANGERS = {
+    "hangs up": (lambda line: line.close(), "hung up|broke the connection off"),
+    "speaks first": (lambda line: line.sendall(b"SSH-2.0-OpenSSH_9.2\r\n"), "no rank 0 of customccl .it said 'SSH-2.0"),
+    "echoes": (lambda line: line.sendall(line.recv(300)), "no rank 0 of customccl"),
+    "a web server": (lambda line: line.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "it said 'HTTP/1.1 400"),
+}
+
+
+@pytest.mark.parametrize("kind", STRANGERS)
+def test_a_stranger_at_the_port_is_recognised(kind):
+    answer, says = STRANGERS[kind]
+    with stranger(answer) as port, pytest.raises(ConnectionError, match=f"did not find its rank 0: .*({says})"):
+        Coordinator(info(1, 2, fresh_launch(), master_port=port), timeout=LIMIT)
+
+
+def test_a_deaf_stranger_is_recognised(monkeypatch):
+    monkeypatch.setattr(door, "PATIENCE_S", 0.2)
+    with stranger(lambda line: None) as port, pytest.raises(ConnectionError, match=r"did not answer within 0\.2 s"):
+        Coordinator(info(1, 2, fresh_launch(), master_port=port), timeout=LIMIT)
+
+
+def test_another_launch_at_the_port_is_recognised():
+    """Other id, other restart, other size: each is another launch."""
+    launch = fresh_launch()
+    with hold_port() as probe:
+        port = probe.getsockname()[1]
+
+    first = info(0, 2, launch, master_port=port)
+    late = threading.Thread(target=lambda: Coordinator(first, timeout=LIMIT).barrier(), daemon=True)
+    late.start()
+    for name, restart, size in (("another", 0, 2), (launch, 1, 2), (launch, 0, 3)):
+        wrong = info(1, size, name, master_port=port, restart_count=restart)
+        with pytest.raises(ConnectionError, match="rank 0 of another launch answers"):
+            Coordinator(wrong, timeout=LIMIT)
+    Coordinator(info(1, 2, launch, master_port=port), timeout=LIMIT).barrier()
+    late.join(60)
+    assert not late.is_alive()
+
+
+def test_a_store_of_torch_at_the_port_is_no_rank_0(monkeypatch):
+    monkeypatch.setattr(door, "PATIENCE_S", 0.5)
+    store = dist.TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
+    with pytest.raises(ConnectionError, match="did not find its rank 0"):
+        Coordinator(info(1, 2, fresh_launch(), master_port=store.port), timeout=LIMIT)
+
+
+def test_a_port_that_is_taken():
+    with hold_port() as held:
+        taken = held.getsockname()[1]
+        with pytest.raises(ConnectionError, match=f"port {taken} of this machine is held by another process"):
+            Coordinator(info(0, 2, fresh_launch(), master_port=taken), timeout=LIMIT)
+
+
+def test_two_processes_with_one_rank():
+    launch = fresh_launch()
+    ours = [info(rank, 2, launch) for rank in (0, 1)]
+    again = info(1, 2, launch, node_rank=0)  # another record: another process, for all that rank 0 can tell
+
+    def body(number):
+        return Coordinator([*ours, again][number], timeout=timedelta(seconds=20)).allgather(b"")
+
+    outcomes = in_ranks(3, body)
+    assert outcomes[0] == [b""] * 2
+    refused = [outcome for outcome in outcomes[1:] if isinstance(outcome, Exception)]
+    assert len(refused) == 1 and isinstance(refused[0], ConnectionError)
+    assert "rank 1 is here already" in str(refused[0]) or "waited" in str(refused[0])
+
+
+def test_drawn_ports():
+    ports = drawn_ports("a/0/2")
+    assert ports == drawn_ports("a/0/2") != drawn_ports("a/1/2")
+    assert all(20000 <= port < 32000 for port in ports)
+
+
+def test_strangers_on_drawn_ports_are_passed_over(monkeypatch):
+    monkeypatch.setattr(door, "PATIENCE_S", 0.5)
+    launch = fresh_launch() + os.urandom(4).hex()
+    ports = drawn_ports(launch_key(info(0, 2, launch)))
+    with stranger(lambda line: None, ports[0]), stranger(lambda line: line.close(), ports[1]):
+        assert coordinators(2, lambda coordinator: coordinator.allgather(b"!"), launch_id=launch) == [[b"!"] * 2] * 2
+
+
+def test_launches_started_at_the_same_time():
+    """Eight launches of two ranks, with no address and no port, all at once, and restarts of the same launch beside."""
+    launches = [(fresh_launch() + os.urandom(4).hex(), restart) for _ in range(4) for restart in (0, 1)]
+
+    def body(number):
+        name, restart = launches[number // 2]
+        coordinator = Coordinator(info(number % 2, 2, name, restart_count=restart), timeout=LIMIT)
+        return coordinator.allgather(f"{name}/{restart}".encode())
+
+    expected = [[f"{name}/{restart}".encode()] * 2 for name, restart in launches for _ in range(2)]
+    assert in_ranks(16, body) == expected
+
+
+def test_given_addresses():
+    with hold_port() as probe:
+        port = probe.getsockname()[1]
+    for host in ("localhost", own_addresses()[0]):
+        more = {"master_addr": host, "master_port": port}
+        assert coordinators(2, lambda coordinator: coordinator.allgather(b"1"), **more) == [[b"1"] * 2] * 2
+    assert str(resolve("127.0.0.1")) == "127.0.0.1" and str(resolve("::1")) == "::1"
+
+
+def test_bare_variables():
+    with hold_port() as probe:
+        port = str(probe.getsockname()[1])
+
+    def body(rank):
+        variables = {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        return Coordinator(LaunchInfo.detect(variables), timeout=LIMIT).broadcast(b"hello")
+
+    assert in_ranks(2, body) == [b"hello"] * 2
