@@ -5,15 +5,37 @@ Nothing has to be imported to use it: installing the package registers the name.
 `info()`.
 """
 
+import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch_customccl._version import __version__
 
-__all__ = ["Options", "__version__", "include_dir", "info", "library"]
+__all__ = [
+    "Group",
+    "Options",
+    "__version__",
+    "create_group",
+    "include_dir",
+    "info",
+    "library",
+    "open_store",
+    "serve_store",
+]
 
 if TYPE_CHECKING:
+    from torch_customccl.group import Group, create_group
+    from torch_customccl.group_store import open_store, serve_store
+
     Options = Any
+
+# Where the names come from that need torch, or the shim, when they are first used.
+_LATER = {
+    "Group": "group",
+    "create_group": "group",
+    "open_store": "group_store",
+    "serve_store": "group_store",
+}
 
 
 def info() -> dict[str, Any]:
@@ -38,4 +60,6 @@ def __getattr__(name: str) -> Any:
         from torch_customccl._loader import load
 
         return load().Options
+    if name in _LATER:
+        return getattr(importlib.import_module(f"torch_customccl.{_LATER[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,5 +1,6 @@
 """Makes backends: for the groups torch makes by name, and for groups outside its global world."""
 
+import contextlib
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -49,9 +50,11 @@ def make_backend(
     ours = options if isinstance(options, shim.Options) else None
     keys = _own_keys(store, rank)
     try:
-        return shim.create_backend(keys, rank, size, timeout, name, list(global_ranks) or list(range(size)), ours)
+        backend = shim.create_backend(keys, rank, size, timeout, name, list(global_ranks) or list(range(size)), ours)
     except dist.DistNetworkError as error:  # raised on every rank of the group, or on none
         return over_gloo(keys, rank, size, timeout, name, str(error))
+    _clean_up(keys, rank)
+    return backend
 
 
 def create_group(
@@ -82,3 +85,10 @@ def _own_keys(store: dist.Store, rank: int) -> dist.Store:
     the same order, so they agree.
     """
     return dist.PrefixStore(f"{store.add(f'groups_of_rank_{rank}', 1)}", store)
+
+
+def _clean_up(keys: dist.Store, rank: int) -> None:
+    """Groups come and go, the store stays: a group that all ranks have joined needs its records no more."""
+    # Some stores cannot delete. The group works whatever becomes of the record.
+    with contextlib.suppress(RuntimeError, NotImplementedError):
+        keys.delete_key(f"rank/{rank}")

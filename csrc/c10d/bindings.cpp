@@ -4,7 +4,9 @@
 #include <pybind11/stl.h>
 
 #include "c10d/backend.h"
+#include "c10d/buffer_tensor.h"
 #include "c10d/facts.h"
+#include "c10d/standalone_group.h"
 #include "core/callbacks.h"
 
 // The Python module _shim_<torch minor>. torch is imported before it (torch_customccl/_loader.py), so its base classes are known.
@@ -54,6 +56,8 @@ void bind(py::module_& module) {
   module.def("create_backend", &create_backend, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"),
              py::arg("group_name"), py::arg("global_ranks"), py::arg("options") = nullptr,
              py::call_guard<py::gil_scoped_release>());
+  module.def("tensor_of_buffer", &tensor_of_buffer, py::arg("object"), py::arg("writable"));
+  bind_standalone_group(module);
   module.def("info", &facts);
   py::module_::import("atexit").attr("register")(py::cpp_function([] {
     const py::gil_scoped_release release;

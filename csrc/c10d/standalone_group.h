@@ -1,0 +1,37 @@
+#pragma once
+
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include <pybind11/pybind11.h>
+
+#include <atomic>
+
+#include "c10d/compat.h"
+
+namespace customccl::torch_shim {
+
+// A ProcessGroup outside torch's global world: what torch_customccl.Group builds on. Its ranks are always those of the group itself,
+// and its backend can be exchanged for one with other members while the object stays (torch_customccl/group_change.py).
+//
+// Thread rule: as torch's; install() only while no operation is being started.
+class StandaloneGroup final : public ::c10d::ProcessGroup {
+ public:
+  using BackendPtr = c10::intrusive_ptr<::c10d::Backend>;
+
+  StandaloneGroup(c10::intrusive_ptr<::c10d::Store> store, const BackendPtr& backend);
+
+  // torch's own are constants in some versions and ask the backend in others.
+  int getRank() const override { return rank_now_.load(std::memory_order_relaxed); }
+  int getSize() const override { return size_now_.load(std::memory_order_relaxed); }
+
+  // Serves CPU tensors by `backend` from now on. The one before lives as long as somebody holds it.
+  void install(const BackendPtr& backend);
+
+ private:
+  std::atomic<int> rank_now_;
+  std::atomic<int> size_now_;
+};
+
+void bind_standalone_group(pybind11::module_& module);
+
+}  // namespace customccl::torch_shim

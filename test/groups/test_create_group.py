@@ -1,0 +1,192 @@
+"""Groups without a world: made, told apart, divided, closed, made again a hundred times."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+
+import psutil
+import pytest
+import torch
+import torch.distributed as dist
+from harness.rank import error_of
+from shared import LIMIT, group, store
+
+from torch_customccl import Group, create_group
+
+
+def total(made: Group) -> float:
+    value = torch.tensor([float(made.rank() + 1)])
+    made.all_reduce(value)
+    return value.item()
+
+
+def test_a_group_needs_no_world(ranks):
+    def body(rank, size):
+        with group(rank, size, "alone") as made:
+            assert not dist.is_initialized()
+            assert (made.rank(), made.size(), made.group_desc) == (rank, size, "alone")
+            assert isinstance(made, dist.ProcessGroup)
+            return total(made)
+
+    assert ranks(3, fresh=True, init=False).run(body) == [6.0, 6.0, 6.0]
+
+
+def test_a_group_beside_a_world_leaves_it_alone(ranks):
+    def body(rank, size):
+        before = dist.group.WORLD
+        with group(rank, size, "beside", ranks=[10, 11, 12]) as made:
+            assert dist.group.WORLD is before
+            assert made.ranks == [10, 11, 12]
+            assert total(made) == 6.0
+        dist.barrier()
+        assert made.closed
+
+    ranks(3).run(body)
+
+
+def test_groups_over_some_processes_have_ranks_of_their_own(ranks):
+    def body(rank, size):
+        members = [2, 0]
+        if rank in members:
+            with group(members.index(rank), 2, "two of three") as made:
+                assert made.rank() == members.index(rank)
+                assert total(made) == 3.0
+
+    ranks(3).run(body)
+
+
+@pytest.mark.parametrize("names", [("left", "right"), ("same", "same")])
+def test_twins_stay_apart(ranks, names):
+    def body(rank, size, names):
+        first, second = (group(rank, size, name) for name in names)
+        one, two = torch.ones(4), torch.full((4,), 10.0)
+        works = [first.all_reduce(one, async_op=True), second.all_reduce(two, async_op=True)]
+        if rank == 0:  # the other order: they have nothing to do with each other
+            works.reverse()
+        for work in works:
+            work.wait()
+        first.close()
+        assert (one[0].item(), two[0].item()) == (2.0, 20.0)
+        assert total(second) == 3.0
+        second.close()
+
+    ranks(2).run(body, names)
+
+
+def test_threads_of_one_process_can_be_ranks():
+    shared, sums = dist.HashStore(), [0.0, 0.0]
+
+    def run(rank):
+        with create_group(shared, rank, 2, "threads", timeout=LIMIT) as made:
+            sums[rank] = total(made)
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sums == [3.0, 3.0]
+
+
+def test_split_and_subgroup(ranks):
+    def body(rank, size):
+        with group(rank, size, "parent") as parent:
+            sockets = len(psutil.Process().net_connections(kind="inet"))
+            odd = parent.split(rank % 2, key=-rank)
+            assert odd.size() == 2 and odd.rank() == (1 if rank < 2 else 0)
+            assert odd.ranks == ([2, 0] if rank % 2 == 0 else [3, 1])
+            assert total(odd) == 3.0
+            assert parent.split(None if rank == 3 else 0) is None or rank != 3
+            last = parent.subgroup([3, 1], "last")
+            assert (last is None) == (rank in (0, 2))
+            if last is not None:
+                assert last.rank() == [3, 1].index(rank) and last.group_desc == "last"
+                twin = parent.subgroup([3, 1], "last")
+                assert total(last) == total(twin) == 3.0
+            assert len(psutil.Process().net_connections(kind="inet")) == sockets
+
+    ranks(4).run(body)
+
+
+def test_errors_of_a_closed_group_and_of_one_that_a_rank_left(ranks):
+    def body(rank, size):
+        made = group(rank, size, "left", ranks=[7, 8])
+        total(made)
+        if rank == 1:
+            made.close()
+            made.close()
+            return error_of(made.barrier)
+        return error_of(made.all_reduce, torch.ones(3))
+
+    left, closed = ranks(2).run(body)
+    assert left.is_a("DistBackendError") and "rank 8" in left.text and 'group "left"' in left.text
+    assert closed.is_a("DistBackendError") and "destroyed on this rank" in closed.text
+
+
+def test_a_rank_that_does_not_come_is_named():
+    shared = dist.HashStore()
+    with pytest.raises(dist.DistBackendError, match=r'rank 5 .*group "short" of 2 ranks: global rank 9 did not join'):
+        create_group(shared, 0, 2, "short", timeout=0.2 * LIMIT / LIMIT.total_seconds(), ranks=[5, 9])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ({"rank": 2}, ValueError, "rank 2 of 2 ranks makes no sense"),
+        ({"rank": -1}, ValueError, "rank -1 of 2"),
+        ({"size": 0}, ValueError, "of 0 ranks"),
+        ({"rank": "0"}, TypeError, "rank of group 'bad' must be an int"),
+        ({"name": ""}, ValueError, "needs a name"),
+        ({"timeout": -LIMIT}, ValueError, "must be positive"),
+        ({"ranks": [1]}, ValueError, "does not name 2 ranks"),
+        ({"ranks": [1, 1]}, ValueError, "does not name 2 ranks"),
+        ({"store_or_uri": None}, TypeError, "a store or a URI is needed, not NoneType"),
+        ({"store_or_uri": "udp://here:1"}, ValueError, "neither file:///PATH nor tcp://HOST:PORT"),
+        ({"store_or_uri": "tcp://here"}, ValueError, "neither file:///PATH"),
+        ({"store_or_uri": "tcp://here:1?owner=me"}, ValueError, "owner=RANK"),
+    ],
+)
+def test_bad_arguments_are_refused_at_once(arguments, error, text):
+    given = {"store_or_uri": dist.HashStore(), "rank": 0, "size": 2, "name": "bad", "timeout": LIMIT, **arguments}
+    with pytest.raises(error, match=text):
+        create_group(**given)
+
+
+def test_subgroups_that_make_no_sense_are_refused():
+    with create_group(dist.HashStore(), 0, 1, "one", timeout=LIMIT) as made:
+        for bad in ([], [0, 0], [1]):
+            with pytest.raises(ValueError, match="customccl"):
+                made.subgroup(bad)
+
+
+def test_making_and_closing_groups_leaves_nothing(ranks):
+    """Descriptors, threads, arena and mapped memory stay the same; so do the keys of the store."""
+
+    def body(rank, size):
+        base = store()
+        base_group = create_group(base, rank, size, "base", timeout=LIMIT)
+
+        def cycles(count):
+            for _ in range(count):
+                with create_group(base, rank, size, "cycle", timeout=LIMIT) as made:
+                    made.all_reduce(torch.ones(3))
+
+        def state():
+            base_group.barrier()
+            gc.collect()
+            me = psutil.Process()
+            return len(os.listdir("/proc/self/fd")), me.num_threads(), me.memory_info().rss, base.num_keys()
+
+        cycles(40)
+        before = state()
+        cycles(160)
+        after = state()
+        base_group.close()
+        return before, after
+
+    for before, after in ranks(2).run(body, limit=100):
+        assert after[:2] == before[:2]
+        assert after[2] - before[2] < 8 << 20
+        assert after[3] - before[3] <= 2  # records that are being removed just now

@@ -1,0 +1,235 @@
+"""Every operation as a method: on tensors, numpy arrays and buffers; and torch.distributed's functions on a Group."""
+
+from __future__ import annotations
+
+import array
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+from harness.rank import error_of
+from shared import group
+from torch.distributed import _functional_collectives as functional
+from torch.distributed.device_mesh import DeviceMesh
+
+
+def wrap_tensor(values):
+    return torch.tensor(values, dtype=torch.float32)
+
+
+def wrap_strided(values):
+    return torch.tensor(values, dtype=torch.float32).repeat_interleave(3)[::3]
+
+
+def wrap_numpy(values):
+    return np.array(values, dtype=np.float32)
+
+
+def wrap_numpy_strided(values):
+    return np.repeat(np.array(values, dtype=np.float32), 2)[::2]
+
+
+def wrap_array(values):
+    return array.array("f", values)
+
+
+def wrap_memoryview(values):
+    return memoryview(bytearray(np.array(values, dtype=np.float32).tobytes())).cast("f")
+
+
+WRAPPERS = [wrap_tensor, wrap_strided, wrap_numpy, wrap_numpy_strided, wrap_array, wrap_memoryview]
+
+
+@pytest.mark.parametrize("wrap", WRAPPERS, ids=lambda wrap: wrap.__name__)
+def test_every_operation_takes_what_has_memory(ranks, wrap):
+    def body(rank, size, wrap):
+        peer = 1 - rank
+        with group(rank, size, "operations") as made:
+            got = {}
+
+            def note(name, *buffers):
+                got[name] = [[float(value) for value in buffer] for buffer in buffers]
+
+            x = wrap([rank, 1.0])
+            made.all_reduce(x)
+            note("all_reduce", x)
+            x = wrap([rank + 1.0])
+            made.reduce(x, dst=1, op=dist.ReduceOp.MAX)
+            note("reduce", x)
+            x = wrap([float(rank)] * 3)
+            made.broadcast(x, src=1)
+            note("broadcast", x)
+            two = wrap([0.0, 0.0]), wrap([0.0, 0.0])
+            made.all_gather(two, wrap([rank, 5.0]))
+            note("all_gather", *two)
+            x = wrap([0.0] * 4)
+            made.all_gather_into_tensor(x, wrap([rank, 6.0]))
+            note("all_gather_into_tensor", x)
+            x = wrap([0.0])
+            made.reduce_scatter(x, [wrap([1.0 + rank]), wrap([10.0])])
+            note("reduce_scatter", x)
+            made.reduce_scatter_tensor(x, wrap([2.0, 3.0]))
+            note("reduce_scatter_tensor", x)
+            outs = [wrap([0.0]), wrap([0.0])] if rank == 0 else None
+            made.gather(wrap([7.0 + rank]), outs, dst=0)
+            note("gather", *(outs or []))
+            made.scatter(x, [wrap([4.0]), wrap([5.0])] if rank == 1 else None, src=1)
+            note("scatter", x)
+            two = wrap([0.0]), wrap([0.0])
+            made.all_to_all(two, [wrap([10.0 * rank]), wrap([10.0 * rank + 1])])
+            note("all_to_all", *two)
+            x = wrap([0.0, 0.0, 0.0])
+            made.all_to_all_single(
+                x[: 2 + rank] if wrap is not wrap_array else array.array("f", x[: 2 + rank]),
+                wrap([1.0, 2.0, 3.0][: 2 + rank]),
+                [1, 1 + rank],
+                [1, 1 + rank],
+            )
+            x = wrap([0.0])
+            if rank == 0:
+                made.send(wrap([9.0]), peer, tag=3)
+                source = made.recv(x, tag=4)
+            else:
+                source = made.recv(x, peer, tag=3)
+                made.send(wrap([8.0]), peer, tag=4)
+            note("recv", x)
+            works = [made.isend(wrap([6.0]), peer), made.irecv(x, peer)]
+            for work in works:
+                work.wait()
+            note("irecv", x)
+            made.barrier()
+            return got, source
+
+    (zero, from_zero), (one, from_one) = ranks(2).run(body, wrap)
+    assert (from_zero, from_one) == (1, 0)
+    assert zero == {
+        "all_reduce": [[1, 2]],
+        "reduce": [[1]],
+        "broadcast": [[1, 1, 1]],
+        "all_gather": [[0, 5], [1, 5]],
+        "all_gather_into_tensor": [[0, 6, 1, 6]],
+        "reduce_scatter": [[3]],
+        "reduce_scatter_tensor": [[4]],
+        "gather": [[7], [8]],
+        "scatter": [[4]],
+        "all_to_all": [[0], [10]],
+        "recv": [[8]],
+        "irecv": [[6]],
+    }
+    assert one["reduce"] == [[2]] and one["gather"] == [] and one["scatter"] == [[5]] and one["recv"] == [[9]]
+
+
+def test_bytes_of_any_length(ranks):
+    def body(rank, size):
+        with group(rank, size, "bytes") as made:
+            return made.allgather(b"x" * rank * 1000), made.allgather(bytearray([rank]))
+
+    for gathered, short in ranks(3).run(body):
+        assert gathered == [b"", b"x" * 1000, b"x" * 2000]
+        assert short == [b"\0", b"\1", b"\2"]
+
+
+REFUSED = {
+    "read-only": (lambda: b"abc", TypeError, "a bytes that cannot be written is no output"),
+    "str": (lambda: "text", TypeError, "expected a tensor, a numpy array or a bytes-like object, got str"),
+    "text array": (lambda: np.zeros(3, dtype="U2"), TypeError, "no counterpart among torch's dtypes"),
+    "negative stride": (lambda: np.zeros(3)[::-1], ValueError, "stride of -8 bytes"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_memory_that_cannot_be_used_is_refused(ranks, name):
+    def body(rank, size, name):
+        with group(rank, size, "bad memory") as made:
+            raised = error_of(made.all_reduce, REFUSED[name][0]())
+            made.barrier()  # nothing was sent
+            return raised
+
+    for raised in ranks(2).run(body, name):
+        assert raised.is_a(REFUSED[name][1].__name__) and REFUSED[name][2] in raised.text
+
+
+def test_ranks_outside_the_group_are_refused(ranks):
+    def body(rank, size):
+        with group(rank, size, "outside") as made:
+            x = torch.ones(1)
+            return [
+                error_of(call).text
+                for call in (
+                    lambda: made.send(x, 2),
+                    lambda: made.recv(x, -1),
+                    lambda: made.broadcast(x, src=5),
+                    lambda: made.reduce(x, dst=-3),
+                )
+            ]
+
+    for texts in ranks(2).run(body):
+        assert texts[0] == "customccl: dst=2 is no rank of group outside, which has 2"
+        assert all("is no rank of group outside" in text for text in texts)
+
+
+def test_functions_of_torch_take_the_group(ranks):
+    """They name ranks as `ranks` says: here 5 and 3."""
+
+    def body(rank, size):
+        with group(rank, size, "as process group", ranks=[5, 3]) as made:
+            x, outs = torch.full((2,), float(rank)), [torch.zeros(2), torch.zeros(2)]
+            dist.broadcast(x, src=3, group=made)
+            assert x.tolist() == [1.0, 1.0]
+            dist.all_reduce(x, group=made)
+            dist.reduce(x, 5, group=made)
+            dist.all_gather(outs, x, group=made)
+            dist.all_gather_into_tensor(torch.zeros(4), x, group=made)
+            dist.reduce_scatter(x, outs, group=made)
+            dist.reduce_scatter_tensor(x, torch.zeros(4), group=made)
+            dist.gather(x, outs if rank == 0 else None, dst=5, group=made)
+            dist.scatter(x, outs if rank == 1 else None, src=3, group=made)
+            dist.all_to_all(outs, [x, x], group=made)
+            dist.all_to_all_single(x, x.clone(), group=made)
+            if rank == 0:
+                dist.send(torch.full((2,), 7.0), 3, group=made, tag=2)
+            else:
+                assert dist.recv(x, group=made, tag=2) == 5 and x.tolist() == [7.0, 7.0]
+            pair = [
+                dist.P2POp(dist.isend, torch.full((2,), float(rank)), group=made, group_peer=1 - rank),
+                dist.P2POp(dist.irecv, x, group=made, group_peer=1 - rank),
+            ]
+            for work in dist.batch_isend_irecv(pair):
+                work.wait()
+            assert x.tolist() == [1.0 - rank] * 2
+            dist.barrier(group=made)
+            assert dist.get_world_size(made) == 2 and dist.get_process_group_ranks(made) == [5, 3]
+            both = functional.wait_tensor(functional.all_reduce(torch.ones(2), "sum", made))
+            assert both.tolist() == [2.0, 2.0]
+
+    ranks(2, fresh=True, init=False).run(body)
+
+
+def test_it_serves_ddp_and_device_meshes(ranks):
+    def body(rank, size):
+        with group(rank, size, "of a model") as made:
+            model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 1, bias=False), process_group=made)
+            model(torch.full((1, 2), float(rank))).sum().backward()
+            assert model.module.weight.grad.tolist() == [[0.5, 0.5]]
+            mesh = DeviceMesh.from_group(made, "cpu")
+            assert mesh.get_group() is made
+            shard = torch.distributed.tensor.distribute_tensor(
+                torch.arange(4.0), mesh, [torch.distributed.tensor.Shard(0)]
+            )
+            assert shard.to_local().tolist() == [2.0 * rank, 2.0 * rank + 1]
+            assert shard.full_tensor().tolist() == [0.0, 1.0, 2.0, 3.0]
+
+    ranks(2).run(body)
+
+
+def test_it_outlives_the_world(ranks):
+    def body(rank, size):
+        with group(rank, size, "outlives") as made:
+            dist.destroy_process_group()
+            x = torch.ones(1)
+            made.all_reduce(x)
+            dist.broadcast(x, src=1, group=made.process_group)
+            assert functional.wait_tensor(functional.all_reduce(x, "sum", made)).tolist() == [4.0]
+
+    ranks(2, fresh=True).run(body)

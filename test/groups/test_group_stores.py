@@ -1,0 +1,68 @@
+"""Where ranks meet: URIs, a socket that is bound before, a launcher's environment."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+import torch
+from harness.rank import hear_parent, tell_parent
+from shared import LIMIT
+
+from torch_customccl import create_group, serve_store
+
+
+def sum_over(uri, rank, size, **options):
+    with create_group(uri, rank, size, "meets", timeout=LIMIT, **options) as made:
+        x = torch.ones(1)
+        made.all_reduce(x)
+        return x.item()
+
+
+def test_a_file(ranks, tmp_path):
+    def body(rank, size, uri):
+        return sum_over(uri, rank, size)
+
+    assert ranks(2).run(body, f"file://{tmp_path}/store") == [2.0, 2.0]
+
+
+def test_a_socket_that_was_bound_before(ranks):
+    """The port is known before anybody connects, and nobody else can have it: also in the environment of torchrun."""
+
+    def body(rank, size, monkeypatched):
+        import os
+
+        os.environ.update(monkeypatched)
+        if rank == 0:
+            listener = socket.create_server(("127.0.0.1", 0))
+            tell_parent("port", listener.getsockname()[1])
+            port = listener.getsockname()[1]
+        else:
+            listener, port = None, hear_parent()
+        return sum_over(f"tcp://127.0.0.1:{port}", rank, size, listener=listener)
+
+    workers = ranks(2, fresh=True, init=False)
+    workers.start(body, {"TORCHELASTIC_USE_AGENT_STORE": "True", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"})
+    workers.tell(1, workers.wait_for(0, "port"))
+    assert [outcome.value for outcome in workers.finish()] == [2.0, 2.0]
+
+
+def test_a_server_that_somebody_else_runs(ranks):
+    def body(rank, size, uri):
+        return sum_over(uri, rank, size)
+
+    server = serve_store(timeout=LIMIT)
+    assert ranks(2).run(body, f"tcp://127.0.0.1:{server.port}?owner=other") == [2.0, 2.0]
+
+
+def test_two_servers_never_share_a_port():
+    servers = [serve_store(timeout=LIMIT) for _ in range(5)]
+    assert len({server.port for server in servers}) == 5
+    for number, server in enumerate(servers):
+        server.set("who", str(number))
+    assert [server.get("who") for server in servers] == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_a_socket_that_is_not_bound_is_refused():
+    with socket.socket() as fresh, pytest.raises(ValueError, match="bound to a port"):
+        serve_store(fresh, timeout=LIMIT)

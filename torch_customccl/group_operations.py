@@ -1,0 +1,263 @@
+"""The operations of a Group: those of torch.distributed, on tensors, numpy arrays and bytes-like buffers.
+
+Names and arguments follow torch.distributed, except that ranks are always those of the group. Each method fills in
+c10d's options and calls the ProcessGroup, so there is one implementation of every operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import torch
+import torch.distributed as dist
+from torch._C import _distributed_c10d as c10d
+
+from torch_customccl._loader import load
+
+if TYPE_CHECKING:
+    _Base = dist.ProcessGroup
+else:
+    _Base = load().StandaloneGroup
+
+_c10d = dist.ProcessGroup
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+_OPTIONS = tuple(getattr(c10d, name) for name in dir(c10d) if name.endswith("Options"))
+_SUM = dist.ReduceOp.SUM
+_to_tensor = load().tensor_of_buffer
+
+
+def tensor_of(data: Any, *, output: bool = False) -> torch.Tensor:
+    """`data` as a tensor that shares its memory. TypeError for what offers no memory, or none to write to."""
+    if isinstance(data, torch.Tensor):
+        return data
+    return cast(torch.Tensor, _to_tensor(data, output))
+
+
+def _also_as_c10d_calls(method: _Method) -> _Method:
+    """torch.distributed calls methods of this name with lists of tensors and an options object: that goes to c10d."""
+    base = getattr(_c10d, method.__name__, None)  # torch up to 2.12 has no all_to_all_single
+
+    @wraps(method)
+    def call(self: Any, *args: Any, **keywords: Any) -> Any:
+        if base is not None and ("opts" in keywords or (args and isinstance(args[-1], _OPTIONS)) or _lists(args)):
+            return base(self, *args, **keywords)
+        return method(self, *args, **keywords)
+
+    return cast(_Method, call)
+
+
+def _lists(args: Sequence[Any]) -> bool:
+    """send() and recv() get no options."""
+    return bool(args) and isinstance(args[0], list)
+
+
+def _done(work: Any, async_op: bool) -> Any:
+    if async_op:
+        return work
+    work.wait()
+    return None
+
+
+class Operations(_Base):
+    """What a Group can do with its ranks. See docs/groups.md.
+
+    Everywhere: `tensor` is a torch.Tensor on the CPU (any dtype and strides), a numpy array or another buffer; what is
+    received is written to it. `timeout` is a timedelta, the group's if None. `async_op=True` returns a torch Work.
+    Raises ValueError or TypeError for bad arguments, before anything is sent; torch.distributed.DistBackendError when
+    the operation fails, which ends the group on all ranks.
+    """
+
+    def all_reduce(
+        self, tensor: Any, op: Any = _SUM, *, async_op: bool = False, timeout: timedelta | None = None
+    ) -> Any:
+        """Replaces `tensor` on every rank by the elementwise reduction of all ranks' tensors."""
+        options = c10d.AllreduceOptions()
+        options.reduceOp = op
+        _set(options, async_op, timeout)
+        return _done(self.allreduce([tensor_of(tensor, output=True)], options), async_op)
+
+    @_also_as_c10d_calls
+    def reduce(  # type: ignore[override]
+        self, tensor: Any, dst: int = 0, op: Any = _SUM, *, async_op: bool = False, timeout: timedelta | None = None
+    ) -> Any:
+        """all_reduce of which only rank `dst` gets the result; the other ranks' tensors stay as they are."""
+        options = c10d.ReduceOptions()
+        options.reduceOp, options.rootRank = op, self._checked(dst, "dst")
+        _set(options, async_op, timeout)
+        return _done(_c10d.reduce(self, [tensor_of(tensor, output=True)], options), async_op)
+
+    @_also_as_c10d_calls
+    def broadcast(self, tensor: Any, src: int = 0, *, async_op: bool = False, timeout: timedelta | None = None) -> Any:  # type: ignore[override]
+        """Copies `tensor` of rank `src` to all ranks; same shape and dtype everywhere.
+
+        With `bytes` on rank `src` and None elsewhere: returns the bytes on every rank; no size has to be known.
+        """
+        self._checked(src, "src")
+        if tensor is None or isinstance(tensor, bytes):
+            return self.broadcast_message(tensor, src, timeout=timeout)
+        options = c10d.BroadcastOptions()
+        options.rootRank, options.rootTensor = src, 0
+        _set(options, async_op, timeout)
+        tensor = tensor_of(tensor, output=self.rank() != src)
+        return _done(_c10d.broadcast(self, [tensor], options), async_op)
+
+    def all_gather(
+        self, outputs: Sequence[Any], tensor: Any, *, async_op: bool = False, timeout: timedelta | None = None
+    ) -> Any:
+        """outputs[r] becomes rank r's `tensor`; sizes may differ between ranks."""
+        options = c10d.AllgatherOptions()
+        _set(options, async_op, timeout)
+        outs = [tensor_of(output, output=True) for output in outputs]
+        return _done(_c10d.allgather(self, [outs], [tensor_of(tensor)], options), async_op)
+
+    def all_gather_into_tensor(
+        self, output: Any, tensor: Any, *, async_op: bool = False, timeout: timedelta | None = None
+    ) -> Any:
+        """`output`, of size() times as many elements, becomes all ranks' tensors one behind the other."""
+        options = c10d.AllgatherOptions()
+        _set(options, async_op, timeout)
+        return _done(self._allgather_base(tensor_of(output, output=True), tensor_of(tensor), options), async_op)
+
+    @_also_as_c10d_calls
+    def allgather(self, data: bytes, *, timeout: timedelta | None = None) -> list[bytes]:  # type: ignore[override]
+        """The bytes of all ranks, by rank; any length on any rank."""
+        mine = tensor_of(data)
+        sizes = torch.empty(self.size(), dtype=torch.int64)
+        self.all_gather_into_tensor(sizes, torch.tensor([mine.numel()]), timeout=timeout)
+        outputs = [bytearray(size) for size in sizes.tolist()]
+        self.all_gather(outputs, mine, timeout=timeout)
+        return [bytes(output) for output in outputs]
+
+    @_also_as_c10d_calls
+    def reduce_scatter(  # type: ignore[override]
+        self,
+        output: Any,
+        inputs: Sequence[Any],
+        op: Any = _SUM,
+        *,
+        async_op: bool = False,
+        timeout: timedelta | None = None,
+    ) -> Any:
+        """`output` becomes the reduction of all ranks' inputs[rank()]."""
+        options = c10d.ReduceScatterOptions()
+        options.reduceOp = op
+        _set(options, async_op, timeout)
+        ins = [tensor_of(each) for each in inputs]
+        return _done(_c10d.reduce_scatter(self, [tensor_of(output, output=True)], [ins], options), async_op)
+
+    def reduce_scatter_tensor(
+        self, output: Any, tensor: Any, op: Any = _SUM, *, async_op: bool = False, timeout: timedelta | None = None
+    ) -> Any:
+        """reduce_scatter of one tensor of size() equal blocks; `output` has the size of a block."""
+        options = c10d.ReduceScatterOptions()
+        options.reduceOp = op
+        _set(options, async_op, timeout)
+        return _done(self._reduce_scatter_base(tensor_of(output, output=True), tensor_of(tensor), options), async_op)
+
+    @_also_as_c10d_calls
+    def gather(  # type: ignore[override]
+        self,
+        tensor: Any,
+        outputs: Sequence[Any] | None = None,
+        dst: int = 0,
+        *,
+        async_op: bool = False,
+        timeout: timedelta | None = None,
+    ) -> Any:
+        """On rank `dst`, outputs[r] becomes rank r's `tensor`; the other ranks give no outputs."""
+        options = c10d.GatherOptions()
+        options.rootRank = self._checked(dst, "dst")
+        _set(options, async_op, timeout)
+        outs = [] if outputs is None else [[tensor_of(output, output=True) for output in outputs]]
+        return _done(_c10d.gather(self, outs, [tensor_of(tensor)], options), async_op)
+
+    @_also_as_c10d_calls
+    def scatter(  # type: ignore[override]
+        self,
+        tensor: Any,
+        inputs: Sequence[Any] | None = None,
+        src: int = 0,
+        *,
+        async_op: bool = False,
+        timeout: timedelta | None = None,
+    ) -> Any:
+        """`tensor` becomes inputs[rank()] of rank `src`; the other ranks give no inputs."""
+        options = c10d.ScatterOptions()
+        options.rootRank = self._checked(src, "src")
+        _set(options, async_op, timeout)
+        ins = [] if inputs is None else [[tensor_of(each) for each in inputs]]
+        return _done(_c10d.scatter(self, [tensor_of(tensor, output=True)], ins, options), async_op)
+
+    def all_to_all(
+        self, outputs: Sequence[Any], inputs: Sequence[Any], *, async_op: bool = False, timeout: timedelta | None = None
+    ) -> Any:
+        """outputs[r] becomes inputs[rank()] of rank r."""
+        options = c10d.AllToAllOptions()
+        _set(options, async_op, timeout)
+        outs = [tensor_of(output, output=True) for output in outputs]
+        return _done(self.alltoall(outs, [tensor_of(each) for each in inputs], options), async_op)
+
+    @_also_as_c10d_calls
+    def all_to_all_single(  # type: ignore[override]
+        self,
+        output: Any,
+        tensor: Any,
+        output_splits: Sequence[int] = (),
+        input_splits: Sequence[int] = (),
+        *,
+        async_op: bool = False,
+        timeout: timedelta | None = None,
+    ) -> Any:
+        """all_to_all of the rows of one tensor: input_splits[r] rows go to rank r; without splits, equally many."""
+        options = c10d.AllToAllOptions()
+        _set(options, async_op, timeout)
+        both = tensor_of(output, output=True), tensor_of(tensor)
+        return _done(self.alltoall_base(*both, list(output_splits), list(input_splits), options), async_op)
+
+    @_also_as_c10d_calls
+    def barrier(self, *, async_op: bool = False, timeout: timedelta | None = None) -> Any:  # type: ignore[override]
+        """Returns when every rank has called it."""
+        options = c10d.BarrierOptions()
+        options.device = torch.device("cpu")
+        _set(options, async_op, timeout)
+        return _done(_c10d.barrier(self, options), async_op)
+
+    @_also_as_c10d_calls
+    def send(self, tensor: Any, dst: int, tag: int = 0) -> None:  # type: ignore[override]
+        """Sends `tensor` to rank `dst`; returns when it may be changed again."""
+        self.isend(tensor, dst, tag).wait()
+
+    @_also_as_c10d_calls
+    def recv(self, tensor: Any, src: int | None = None, tag: int = 0) -> int:  # type: ignore[override]
+        """Receives into `tensor`, of the sender's shape and dtype, from rank `src`, by default any; returns it."""
+        work = self.irecv(tensor, src, tag)
+        work.wait()
+        return work._source_rank()
+
+    def isend(self, tensor: Any, dst: int, tag: int = 0) -> dist.Work:
+        """send() that returns a Work at once."""
+        return _c10d.send(self, [tensor_of(tensor)], self._checked(dst, "dst"), tag)
+
+    def irecv(self, tensor: Any, src: int | None = None, tag: int = 0) -> dist.Work:
+        """recv() that returns a Work at once."""
+        output = [tensor_of(tensor, output=True)]
+        if src is None:
+            return self.recv_anysource(output, tag)
+        return _c10d.recv(self, output, self._checked(src, "src"), tag)
+
+    def broadcast_message(self, message: Any, src: int = 0, *, timeout: timedelta | None = None) -> Any:
+        raise NotImplementedError
+
+    def _checked(self, rank: int, what: str) -> int:
+        if not 0 <= rank < self.size():
+            raise ValueError(f"customccl: {what}={rank} is no rank of group {self.group_desc}, which has {self.size()}")
+        return rank
+
+
+def _set(options: Any, async_op: bool, timeout: timedelta | None) -> None:
+    options.asyncOp = async_op
+    if timeout is not None:
+        options.timeout = timeout

@@ -1,0 +1,70 @@
+"""Where the ranks of a Group find each other: a store given by the caller, or one that a URI names."""
+
+from __future__ import annotations
+
+import socket
+from datetime import timedelta
+from urllib.parse import parse_qs, urlsplit
+
+import torch.distributed as dist
+
+
+def serve_store(
+    listener: socket.socket | None = None, *, host: str = "127.0.0.1", port: int = 0, timeout: timedelta
+) -> dist.TCPStore:
+    """A store whose server lives in this process: in `listener`, a bound socket, or on a port of its own.
+
+    With port 0 the system chooses a free one, and `.port` of the result says which: nobody can take it in between. The
+    socket is taken over: the caller may close its own object. The server ends with the last reference to the store.
+    Raises ValueError for a socket that is not bound.
+    """
+    if listener is None:
+        listener = socket.create_server((host, port))
+    bound = listener.getsockname()
+    if not isinstance(bound, tuple) or not bound[1]:
+        raise ValueError(f"customccl: a store needs a TCP socket that is bound to a port, not one at {bound!r}")
+    listener.listen()
+    descriptor = socket.dup(listener.fileno())
+    return dist.TCPStore(
+        bound[0] if bound[0] not in ("0.0.0.0", "::") else "127.0.0.1",
+        bound[1],
+        is_master=True,
+        timeout=timeout,
+        wait_for_workers=False,
+        master_listen_fd=descriptor,
+    )
+
+
+def open_store(
+    store_or_uri: dist.Store | str, rank: int, *, timeout: timedelta, listener: socket.socket | None = None
+) -> dist.Store:
+    """The store itself, or the one that a URI names.
+
+    file:///PATH          a file that all ranks see; PATH must not be left from another job
+    tcp://HOST:PORT       a server; rank 0 runs it, in `listener` if one is given
+    tcp://HOST:PORT?owner=R       rank R runs it
+    tcp://HOST:PORT?owner=other   somebody else runs it: every rank connects
+
+    Neither uses torch's rendezvous, so a launcher's environment changes nothing (under torchrun, init_process_group
+    takes a tcp:// address for the agent's own server). Raises ValueError for a URI that says something else.
+    """
+    if not isinstance(store_or_uri, str):
+        if not isinstance(store_or_uri, dist.Store):
+            raise TypeError(f"customccl: a store or a URI is needed, not {type(store_or_uri).__name__}")
+        return store_or_uri
+    parts = urlsplit(store_or_uri)
+    if parts.scheme == "file" and parts.path and not parts.netloc:
+        return dist.FileStore(parts.path)
+    if parts.scheme != "tcp" or not parts.hostname or parts.port is None:
+        raise ValueError(f"customccl: {store_or_uri!r} is neither file:///PATH nor tcp://HOST:PORT")
+    if _owner(store_or_uri, parts.query) == rank:
+        return serve_store(listener, host=parts.hostname, port=parts.port, timeout=timeout)
+    return dist.TCPStore(parts.hostname, parts.port, is_master=False, timeout=timeout)
+
+
+def _owner(uri: str, query: str) -> int | None:
+    words = parse_qs(query, keep_blank_values=True)
+    owner = words.pop("owner", ["0"])[-1]
+    if words or not (owner == "other" or owner.isdecimal()):
+        raise ValueError(f"customccl: {uri!r} may only say ?owner=RANK or ?owner=other")
+    return None if owner == "other" else int(owner)
