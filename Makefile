@@ -5,7 +5,11 @@
 # PYTHON=python    use an environment that already has torch instead of making .venv
 # JOBS=2           compiler processes
 #
-# Also: wheel, check-torch-versions, build, lint, format, test-cpp, sanitize, test-python, clean.
+# make bench         measures against gloo, DeepSpeed and the MPIs (about 10 minutes); writes docs/performance.md
+# make bench-quick   the same in about 2 minutes, fewer operations and sizes
+# make bench-big     2, 4, 8 and 16 ranks with a core each, under 9 minutes; needs no network and no set-up but torch
+#
+# Also: wheel, check-torch-versions, build, lint, format, test-cpp, sanitize, test-python, test-upstream, test-wheel, clean.
 
 TORCH ?= 2.13.0
 PYTHON ?=
@@ -16,7 +20,7 @@ python := $(if $(PYTHON),$(shell command -v $(PYTHON)),$(CURDIR)/.venv/bin/pytho
 cmake = $(shell $(python) scripts/tool_path.py cmake)
 ctest = $(dir $(cmake))ctest
 
-.PHONY: wheel check-torch-versions demo test set-up build lint format test-cpp sanitize test-python clean
+.PHONY: bench bench-quick bench-big wheel check-torch-versions demo test set-up build lint format test-cpp sanitize test-python test-upstream test-wheel clean
 .NOTPARALLEL:
 
 demo: build
@@ -47,6 +51,22 @@ sanitize: set-up
 
 test-python: build
 	$(python) -m pytest test
+
+# Compare two commits, folders or results: $(python) -m benchmarks compare OLD NEW
+bench bench-quick: build
+	$(python) -m benchmarks install
+	$(python) -m benchmarks run $(if $(filter bench,$@),--full,--quick) --report
+
+bench-big:
+	@bash scripts/bench_big.sh "$(PYTHON)" $(JOBS)
+
+# All of torch's own distributed tests, with customccl and with gloo; writes docs/upstream-tests.md. About an hour.
+test-upstream: build
+	$(python) test/upstream/run.py --all
+
+# The wheel with the shims of all supported torch versions, installed beside one torch and beside another. Downloads gigabytes.
+test-wheel: wheel
+	WHEEL_TEST=1 $(python) -m pytest test/packaging/test_wheel.py
 
 # Does the one shim compile for every torch that is supported? Fetches their headers once (about 600 MB).
 check-torch-versions: set-up

@@ -26,15 +26,15 @@ def parser() -> argparse.ArgumentParser:
     commands.add_parser("install", help="fetch and build the optional peers (DeepSpeed, Intel MPI, Open MPI, MPICH)")
     _add_run(commands.add_parser("run", help="measure; writes a results file with raw samples"))
     report = commands.add_parser("report", help="tables, plots and docs/performance.md from results files")
-    report.add_argument("results", nargs="+", type=Path)
+    report.add_argument("results", nargs="*", type=Path, help="default: the kept ones, in docs/results")
     report.add_argument("--out", type=Path, default=Path("docs/performance.md"))
-    _add_compare(commands.add_parser("compare", help="old and new: two results files, or two source trees"))
+    _add_compare(commands.add_parser("compare", help="old and new: results files, commits or source trees"))
     return top
 
 
 def _add_compare(compare: argparse.ArgumentParser) -> None:
     compare.add_argument(
-        "both", nargs=2, type=Path, metavar="OLD NEW", help="results files, or trees with built libraries"
+        "both", nargs=2, metavar=("OLD", "NEW"), help="results files; or commits, or source trees with built libraries"
     )
     compare.add_argument("--reference", default="gloo", help="files: the peer whose time cancels the machine's")
     compare.add_argument("--ops", default="all_reduce,all_gather,broadcast,barrier", help="trees: what is measured")
@@ -47,24 +47,26 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     preset = run.add_mutually_exclusive_group()
     preset.add_argument("--quick", action="store_true", help="about two minutes on two cores (default)")
     preset.add_argument("--full", action="store_true", help="about ten minutes on two cores")
+    preset.add_argument("--big", action="store_true", help="2 to 16 ranks, under nine minutes on sixteen cores")
     run.add_argument("--ops", help=f"comma-separated; of {', '.join(OPERATIONS)}")
     run.add_argument("--sizes", help="S in bytes, comma-separated; 64K and 16M are understood")
     run.add_argument("--styles", help=f"comma-separated; of {', '.join(styles.STYLES)}")
     run.add_argument("--dtypes", help=f"comma-separated; of {', '.join(ELEMENT_BYTES)}")
-    run.add_argument("--ranks", help="numbers of ranks, comma-separated (default: quick 2, full 2,4,8)")
+    run.add_argument("--ranks", help="numbers of ranks, comma-separated (default: quick 2; full 2,4,8; big 2,4,8,16)")
     run.add_argument("--peers", default=";".join(PEERS), help=f"separated by semicolons; default {'; '.join(PEERS)}")
     run.add_argument("--workloads", help=f"comma-separated; of {', '.join(WORKLOADS)}")
     run.add_argument("--no-c", action="store_true", help="leave out the C level")
     run.add_argument("--seconds", type=float, help="time per cell")
     run.add_argument("--rounds", type=int, help="at least, and at most, this many rounds per cell")
     run.add_argument("--out", type=Path, default=Path("results"), help="folder for the results file")
+    run.add_argument("--report", action="store_true", help="keep the results in docs/results and write the report")
 
 
 def plan_of(arguments: argparse.Namespace) -> Plan:
     """The preset with what the command line changes. ValueError for an unknown name."""
-    ranks = [int(word) for word in (arguments.ranks or ("2,4,8" if arguments.full else "2")).split(",")]
-    peers = [word.strip() for word in arguments.peers.split(";")]
-    made = (plan.full if arguments.full else plan.quick)(ranks, peers)
+    make, usual_ranks = plan.PRESETS["full" if arguments.full else "big" if arguments.big else "quick"]
+    ranks = [int(word) for word in (arguments.ranks or usual_ranks).split(",")]
+    made = make(ranks, [word.strip() for word in arguments.peers.split(";")])
     made.operations = _chosen(arguments.ops, made.operations, OPERATIONS)
     made.styles = _chosen(arguments.styles, made.styles, styles.STYLES)
     made.dtypes = _chosen(arguments.dtypes, made.dtypes, ELEMENT_BYTES)
@@ -118,29 +120,38 @@ def _install(chosen: argparse.Namespace, console: "Console") -> None:
 
 
 def _run(chosen: argparse.Namespace, console: "Console") -> None:
+    from benchmarks import results
     from benchmarks.run import run
 
     path = run(plan_of(chosen), chosen.out, console)
     console.print(f"raw samples: {path}", markup=False)
+    if chosen.report:
+        results.keep(path)
+        _write_page([], Path("docs/performance.md"), console)
 
 
 def _report(chosen: argparse.Namespace, console: "Console") -> None:
+    _write_page(chosen.results, chosen.out, console)
+
+
+def _write_page(paths: list[Path], out: Path, console: "Console") -> None:
     from benchmarks import results
     from benchmarks.report import page
 
-    page.write([results.load(path) for path in chosen.results], chosen.out)
-    console.print(f"written: {chosen.out}", markup=False)
+    page.write([results.load(path) for path in paths] if paths else results.kept(), out)
+    console.print(f"written: {out}", markup=False)
 
 
 def _compare(chosen: argparse.Namespace, console: "Console") -> None:
-    from benchmarks import compare
+    from benchmarks import compare, trees
 
     old, new = chosen.both
-    if old.is_dir() and new.is_dir():
-        sizes = [parse_size(word) for word in chosen.sizes.split(",")]
-        lines = compare.trees(old, new, chosen.ops.split(","), sizes, chosen.ranks, chosen.rounds, console)
+    if Path(old).is_file() and Path(new).is_file():
+        lines = compare.files(Path(old), Path(new), chosen.reference)
     else:
-        lines = compare.files(old, new, chosen.reference)
+        sizes = [parse_size(word) for word in chosen.sizes.split(",")]
+        sides = trees.built(old, console), trees.built(new, console)
+        lines = compare.trees(*sides, chosen.ops.split(","), sizes, chosen.ranks, chosen.rounds, console)
     compare.show(lines, console)
 
 

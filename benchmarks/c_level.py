@@ -6,22 +6,22 @@ order of sampling.py. A ratio pairs the medians of two libraries in one round.
 
 import json
 import os
-import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks import install, native
+from benchmarks import debian, install, machine, native
 from benchmarks.operations import actual_size, element_count
 from benchmarks.peers import OURS
 from benchmarks.plan import Cell, Plan
 from benchmarks.sampling import round_order
 
 Cells = dict[tuple[str, int], dict[str, Any]]  # (operation, elements) -> what the program printed
-RUN_SECONDS = 300
+RUN_SECONDS = 60
 REGION_BYTES = 1 << 20
 
 
@@ -61,13 +61,11 @@ def _customccl() -> Library:
     return Library(OURS, native.build_c("c_customccl", ["collectives.c", "peer_customccl.c"], flags), [])
 
 
-def _debian(name: str, title: str, options: Sequence[str]) -> Callable[[], Library]:
+def _debian(name: str, *options: str) -> Callable[[], Library]:
     def make() -> Library:
-        compiler, launcher = shutil.which(f"mpicc.{name}"), shutil.which(f"mpirun.{name}")
-        if not compiler or not launcher:
-            raise FileNotFoundError(f"{title} is not here: python -m benchmarks install")
-        program = native.build_c(f"c_{name}", ["collectives.c", "peer_mpi.c"], command=[compiler])
-        return Library(title, program, [launcher, *options])
+        mpi = debian.find(name)
+        program = native.build_c(f"c_{name}", ["collectives.c", "peer_mpi.c"], mpi.flags, mpi.compiler)
+        return Library(debian.TITLES[name], program, [str(mpi.launcher), *options], mpi.environment)
 
     return make
 
@@ -77,15 +75,15 @@ def _intel() -> Library:
     flags = [f"-I{folder / 'include'}", f"-L{folder / 'lib'}", "-lmpi", f"-Wl,-rpath,{folder / 'lib'}"]
     program = native.build_c("c_intel", ["collectives.c", "peer_mpi.c"], flags)
     libraries = os.pathsep.join([str(folder / "lib"), os.environ.get("LD_LIBRARY_PATH", "")])
-    settings = {"I_MPI_ROOT": str(folder), "I_MPI_FABRICS": "shm", "LD_LIBRARY_PATH": libraries}
+    settings = {"I_MPI_ROOT": str(folder), "I_MPI_FABRICS": "shm", "I_MPI_PIN": "off", "LD_LIBRARY_PATH": libraries}
     return Library("Intel MPI", program, [str(folder / "bin" / "mpiexec.hydra")], settings)
 
 
 _MAKERS: dict[str, Callable[[], Library]] = {
     OURS: _customccl,
     "Intel MPI": _intel,
-    "Open MPI": _debian("openmpi", "Open MPI", ["--allow-run-as-root", "--oversubscribe"]),
-    "MPICH": _debian("mpich", "MPICH", []),
+    "Open MPI": _debian("openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"),
+    "MPICH": _debian("mpich"),
 }
 
 
@@ -112,6 +110,8 @@ def run_once(library: Library, ranks: int, cells: Sequence[Cell], seconds: float
 
 def _start(library: Library, arguments: list[str], ranks: int, folder: Path) -> "list[subprocess.Popen[str]]":
     environment = {**os.environ, **library.environment}
+    if ranks <= len(os.sched_getaffinity(0)):
+        environment["BENCHMARKS_PROCESSORS"] = " ".join(map(str, machine.processors()))
     own: list[dict[str, str]] = [{}]
     if not library.launcher:
         made = subprocess.run([library.program, "--token"], capture_output=True, text=True, check=True)
@@ -150,7 +150,10 @@ def collect(plan: Plan, progress: Callable[[str, int], None]) -> tuple[list[dict
     for ranks in plan.ranks:
         runs: dict[str, list[list[Cells]]] = {library.name: [] for library in found}
         able = list(found)
+        begin = time.monotonic()
         for number in range(plan.c_rounds):
+            if number and time.monotonic() - begin > plan.c_budget:
+                break
             for library in (found[index] for index in round_order(len(found), number)):
                 progress(f"{ranks} ranks: C level, {library.name}", done)
                 done += 1

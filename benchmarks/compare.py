@@ -48,7 +48,9 @@ def trees(
         if not list(package.glob("_shim_*.so")):
             raise FileNotFoundError(f"{package} has no built library")
     limits = Limits(seconds=0.3, least=5, most=50)
-    plan = Plan("compare", [ranks], [OURS], limits, operations, sizes, ["dist", "direct"], ["float32"], c_level=False)
+    plan = Plan(
+        "compare", [ranks], [OURS], limits, [ranks], operations, sizes, ["dist", "direct"], ["float32"], c_level=False
+    )
     runs: list[list[list[list[dict[str, Any]]]]] = [[], []]  # [side][round][half] -> cells
     with Progress(console=console) as progress:
         task = progress.add_task("old and new in turns", total=4 * rounds)

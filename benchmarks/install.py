@@ -1,23 +1,24 @@
-"""Fetches the optional peers: DeepSpeed and Intel MPI from PyPI into build/benchmarks, Open MPI and MPICH by apt.
+"""Fetches the optional peers into build/benchmarks: DeepSpeed and Intel MPI from PyPI, Open MPI and MPICH from Debian.
 
-Nothing goes into the Python environment. What cannot be had is named with its reason; the benchmark runs without it.
+Nothing is installed, neither into the Python environment nor into the system: archives are unpacked (debian.py). What
+cannot be had is named with its reason; the benchmark runs without it.
 """
 
-import os
 import shutil
 import subprocess
 import sys
 import tarfile
 import zipfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
-from benchmarks import native
+from benchmarks import debian, native
 
 DEEPSPEED = "0.19.8"
 INTEL_MPI = "2021.19.0"
-DEBIAN = ("openmpi-bin", "libopenmpi-dev", "mpich", "libmpich-dev")
+PATIENCE = ("--retries", "1", "--timeout", "15")  # a machine without a network says so soon
 FOLDER = native.BUILD / "peers"
 
 
@@ -26,7 +27,7 @@ def install() -> dict[str, str]:
     return {name: _try(step) for name, step in _STEPS.items()}
 
 
-def _try(step: Callable[[], None]) -> str:
+def _try(step: Callable[[], object]) -> str:
     try:
         step()
     except subprocess.CalledProcessError as error:
@@ -68,12 +69,10 @@ def _run(*command: str) -> None:
 def _download(requirement: str, *options: str) -> list[Path]:
     target = FOLDER / "downloads" / requirement.split("==")[0]
     target.mkdir(parents=True, exist_ok=True)
-    _run(sys.executable, "-m", "pip", "download", "-q", "--no-deps", *options, "-d", str(target), requirement)
+    _run(
+        sys.executable, "-m", "pip", "download", "-q", "--no-deps", *PATIENCE, *options, "-d", str(target), requirement
+    )
     return sorted(target.iterdir())
-
-
-def _install_floor() -> None:
-    native.load_noop()
 
 
 def _install_deepspeed() -> None:
@@ -105,19 +104,9 @@ def _install_intel_mpi() -> None:
     intel_mpi()
 
 
-def _install_debian() -> None:
-    if all(shutil.which(f"mpicc.{name}") for name in ("openmpi", "mpich")):
-        return
-    packages = " ".join(DEBIAN)
-    if not shutil.which("apt-get") or os.geteuid() != 0:
-        raise RuntimeError(f"needs root: apt-get install {packages}")
-    _run("apt-get", "-qq", "update")
-    _run("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-y", "--no-install-recommends", "install", *DEBIAN)
-
-
-_STEPS: dict[str, Callable[[], None]] = {
-    "floor (a c10d backend that does nothing)": _install_floor,
+_STEPS: dict[str, Callable[[], object]] = {
+    "floor (a c10d backend that does nothing)": native.load_noop,
     "DeepSpeed": _install_deepspeed,
     "Intel MPI": _install_intel_mpi,
-    "Open MPI and MPICH": _install_debian,
+    **{title: partial(debian.install, name) for name, title in debian.TITLES.items()},
 }

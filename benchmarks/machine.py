@@ -59,6 +59,17 @@ class Meter:
         return {"others": round(max(0.0, others) / elapsed, 3), "stolen": round(stolen / elapsed, 3)}
 
 
+def processors() -> list[int]:
+    """Usable processors in the order in which ranks are pinned to them: one of each core first."""
+    turn: dict[str, int] = {}
+    order = []
+    for processor in sorted(os.sched_getaffinity(0)):
+        core = _read(f"/sys/devices/system/cpu/cpu{processor}/topology/thread_siblings_list") or str(processor)
+        turn[core] = turn.get(core, -1) + 1
+        order.append((turn[core], processor))
+    return [processor for _, processor in sorted(order)]
+
+
 def placement(seconds: float = 0.1) -> list[dict[str, Any]]:
     """Round trip of a flag between pairs of usable processors: how far apart they are now."""
     usable = sorted(os.sched_getaffinity(0))

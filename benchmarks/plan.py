@@ -11,7 +11,7 @@ from benchmarks.sampling import Limits
 KIB, MIB = 1024, 1024 * 1024
 QUICK_SIZES = (8, 4 * KIB, 64 * KIB, MIB, 16 * MIB)
 FULL_SIZES = (8, 128, KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB)
-OVERSUBSCRIBED_SIZES = (8, 64 * KIB, MIB, 16 * MIB, 64 * MIB)
+COARSE_SIZES = (8, 64 * KIB, MIB, 16 * MIB, 64 * MIB)
 STEP = "step"  # the style of workloads
 C_STYLE = "c"
 C_SIZES = (8, 4 * KIB, 64 * KIB, MIB, 16 * MIB, 64 * MIB)
@@ -38,6 +38,7 @@ class Plan:
     ranks: list[int]
     peers: list[str]
     limits: Limits
+    detailed: list[int]  # numbers of ranks that are measured in every detail; the others coarsely
     operations: list[str] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
     styles: list[str] = field(default_factory=list)
@@ -45,12 +46,13 @@ class Plan:
     workloads: list[str] = field(default_factory=list)
     c_level: bool = True
     c_sizes: list[int] = field(default_factory=list)
-    c_rounds: int = 2
-    c_seconds: float = 0.02
+    c_rounds: int = 3
+    c_seconds: float = 0.02  # per cell and turn
+    c_budget: float = 60.0  # seconds per number of ranks after which no new round begins
 
     def cells(self, ranks: int) -> list[Cell]:
-        cells = [cell for cell in self._all() if self.preset != "full" or _wanted(cell, ranks, self.ranks[0])]
-        return cells + [Cell(name, STEP, "float32", 0) for name in self.workloads if ranks == self.ranks[0]]
+        cells = [cell for cell in self._all() if (_fine(cell) if ranks in self.detailed else _coarse(cell))]
+        return cells + [Cell(name, STEP, "float32", 0) for name in self.workloads if ranks in self.detailed]
 
     def _all(self) -> Iterator[Cell]:
         for style in self.styles:
@@ -59,7 +61,7 @@ class Plan:
                     continue
                 for dtype in self.dtypes:
                     for size in _sizes_of(operation, self.sizes):
-                        if dtype == self.dtypes[0] or (style == "dist" and operation in _LOW_PRECISION):
+                        if dtype == self.dtypes[0] or (style == "dist" and operation in _LOW_PRECISION[dtype]):
                             # As many elements in every dtype: rates are compared per element.
                             same_elements = size * ELEMENT_BYTES[dtype] // ELEMENT_BYTES[self.dtypes[0]]
                             yield Cell(operation, style, dtype, same_elements)
@@ -69,9 +71,8 @@ class Plan:
 
     def c_cells(self, ranks: int) -> list[Cell]:
         """The C level: one style, float32."""
-        sizes = (
-            self.c_sizes if ranks == self.ranks[0] else [size for size in self.c_sizes if size in OVERSUBSCRIBED_SIZES]
-        )
+        fine = ranks in self.detailed
+        sizes = self.c_sizes if fine else [size for size in self.c_sizes if size in COARSE_SIZES]
         wanted = [name for name in self.operations if name != "coalesced"] if self.c_level else []
         return [Cell(name, C_STYLE, "float32", size) for name in wanted for size in _sizes_of(name, sizes)]
 
@@ -80,7 +81,11 @@ class Plan:
         return Plan(**{**values, "limits": Limits(**values["limits"])})
 
 
-_LOW_PRECISION = ("all_reduce", "reduce_scatter")
+_LOW_PRECISION = {
+    "float32": list(OPERATIONS),
+    "bfloat16": ["all_reduce", "reduce_scatter"],
+    "float16": ["all_reduce"],
+}
 _SMALL_ONLY = {"functional": 64 * KIB, "async": MIB}
 
 
@@ -92,32 +97,74 @@ def _sizes_of(operation: str, sizes: Sequence[int]) -> list[int]:
     return list(sizes)
 
 
-def _wanted(cell: Cell, ranks: int, headline: int) -> bool:
-    """Full preset: everything at the first number of ranks, less detail at the others."""
+def _fine(cell: Cell) -> bool:
+    """Everything, but few sizes of low precision, and small ones of styles that differ only in what a call costs."""
     if cell.size > _SMALL_ONLY.get(cell.style, cell.size):
         return False
-    if ranks == headline:
-        return cell.dtype == "float32" or 2 * cell.size in (*QUICK_SIZES, 64 * MIB)
-    return cell.style == "dist" and cell.dtype == "float32" and (cell.size in OVERSUBSCRIBED_SIZES or cell.size == 0)
+    return cell.dtype == "float32" or 2 * cell.size in (*QUICK_SIZES, 64 * MIB)
+
+
+def _coarse(cell: Cell) -> bool:
+    """`dist` calls and the direct all_reduce, few sizes."""
+    wanted = cell.style == "dist" or (cell.style, cell.operation) == ("direct", "all_reduce")
+    return wanted and cell.dtype == "float32" and cell.size in (0, *COARSE_SIZES)
+
+
+_COMMON = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "send_recv", "barrier")
 
 
 def quick(ranks: list[int], peers: list[str]) -> Plan:
     """About two minutes on two cores."""
-    operations = ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "send_recv", "barrier"]
-    limits = Limits(seconds=1.0, least=5, most=50)
-    chosen = ["dist", "direct", "async", "functional"]
     return Plan(
-        "quick", ranks, peers, limits, operations, list(QUICK_SIZES), chosen, ["float32"], c_sizes=[8, 64 * KIB, MIB]
+        "quick",
+        ranks,
+        peers,
+        Limits(seconds=0.7, least=5, most=40),
+        detailed=ranks,
+        operations=list(_COMMON),
+        sizes=list(QUICK_SIZES),
+        styles=["dist", "direct", "async", "functional"],
+        dtypes=["float32"],
+        workloads=["ddp_step", "new_group"],
+        c_sizes=[8, 64 * KIB, MIB, 16 * MIB],
+        c_rounds=2,
+        c_budget=20.0,
     )
 
 
 def full(ranks: list[int], peers: list[str]) -> Plan:
     """About ten minutes on two cores."""
-    limits = Limits(seconds=1.2, least=8, most=60)
-    dtypes = ["float32", "bfloat16"]
-    chosen = ["dist", "direct", "async", "functional"]
-    workloads = ["ddp_step", "fsdp2_step", "token_loop", "new_group"]
-    operations, sizes = list(OPERATIONS), list(FULL_SIZES)
     return Plan(
-        "full", ranks, peers, limits, operations, sizes, chosen, dtypes, workloads, c_sizes=list(C_SIZES), c_rounds=4
+        "full",
+        ranks,
+        peers,
+        Limits(seconds=0.8, least=8, most=40),
+        detailed=ranks[:1],
+        operations=list(OPERATIONS),
+        sizes=list(FULL_SIZES),
+        styles=["dist", "direct", "async", "functional"],
+        dtypes=["float32", "bfloat16", "float16"],
+        workloads=["ddp_step", "fsdp2_step", "token_loop", "new_group"],
+        c_sizes=list(C_SIZES),
+        c_budget=60.0,
     )
+
+
+def big(ranks: list[int], peers: list[str]) -> Plan:
+    """Under nine minutes on sixteen cores: how everything changes with the number of ranks, each with a core."""
+    return Plan(
+        "big",
+        ranks,
+        peers,
+        Limits(seconds=0.6, least=5, most=40),
+        detailed=[],
+        operations=list(_COMMON),
+        sizes=list(COARSE_SIZES),
+        styles=["dist", "direct"],
+        dtypes=["float32"],
+        c_sizes=list(COARSE_SIZES),
+        c_budget=20.0,
+    )
+
+
+PRESETS = {"quick": (quick, "2"), "full": (full, "2,4,8"), "big": (big, "2,4,8,16")}  # and their numbers of ranks

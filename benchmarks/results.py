@@ -1,5 +1,6 @@
 """Results files: machine facts and raw samples as JSON, and questions to ask them."""
 
+import gzip
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,8 +9,10 @@ from typing import Any
 
 from benchmarks import intervals
 from benchmarks.intervals import Interval, Summary
+from benchmarks.native import ROOT
 
 FORMAT = 1
+KEPT = ROOT / "docs" / "results"
 
 
 @dataclass
@@ -92,8 +95,28 @@ class Results:
         return path
 
 
+def keep(path: Path) -> None:
+    """Copies a results file to where the report looks for it; one per preset."""
+    KEPT.mkdir(parents=True, exist_ok=True)
+    target = KEPT / f"benchmark-{load(path).values['plan']['preset']}.json.gz"
+    target.write_bytes(gzip.compress(path.read_bytes(), mtime=0))
+
+
+def kept() -> list[Results]:
+    """Full, quick if it is newer than full, big."""
+    found = {path.name: load(path) for path in sorted(KEPT.glob("benchmark-*.json.gz"))}
+    full, quick, big = (found.get(f"benchmark-{preset}.json.gz") for preset in ("full", "quick", "big"))
+    if full and quick and quick.values["machine"]["date"] < full.values["machine"]["date"]:
+        quick = None
+    shown = [results for results in (full, quick, big) if results]
+    if not shown:
+        raise FileNotFoundError(f"no results in {KEPT.relative_to(ROOT)}: python -m benchmarks run --report")
+    return shown
+
+
 def load(path: Path) -> Results:
-    values = json.loads(path.read_text())
+    text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    values = json.loads(text)
     if values.get("format") != FORMAT:
         raise ValueError(f"{path} is no results file of this version of the benchmark")
     return Results(values)

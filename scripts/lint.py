@@ -112,7 +112,7 @@ def main() -> int:
         run("clang-format", "--dry-run", "-Werror", "--ferror-limit=1", *cpp_files()),
         run("ruff", "check", "."),
         run("ruff", "format", "--check", "."),
-        run("mypy", "torch_customccl"),
+        run("mypy", "torch_customccl", "benchmarks"),
         clang_tidy(),
     ]
     return not all(checks)

@@ -1,4 +1,5 @@
 /* The C level: the same program for every library, compiled with one peer_*.c.
+ * BENCHMARKS_PROCESSORS, "0 2 ...": rank r is pinned to the r-th one, whatever the library or its launcher did.
  *
  * collectives REGION_FILE SECONDS OPERATION:ELEMENTS...
  *
@@ -182,8 +183,19 @@ static enum bench_op op_named(const char* name, size_t length) {
   return kOps;
 }
 
+static void pin(void) {
+  char* at = getenv("BENCHMARKS_PROCESSORS");
+  if (at == NULL) return;
+  for (int skip = 0; skip < rank; ++skip) strtol(at, &at, 10);
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET((int)strtol(at, NULL, 10), &one);
+  if (sched_setaffinity(0, sizeof one, &one) != 0) stop("cannot be pinned to its processor");
+}
+
 int main(int argc, char** argv) {
   if (peer_start(&argc, &argv, &rank, &ranks) != 0) return 1;
+  pin();
   const int file = argc < 4 ? -1 : open(argv[1], O_RDWR);
   const size_t bytes = kSyncSamples + (size_t)ranks * kMostCalls * sizeof(int64_t);
   region = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);

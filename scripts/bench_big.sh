@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# bench_big.sh PYTHON JOBS: builds the two libraries without tests, then measures 2 to 16 ranks and writes the report.
+# For a machine that is lent for minutes: no .venv, no system packages. PYTHON is one with torch, cmake, ninja and rich;
+# empty: .venv's if there is one, else python3. Peers that cannot be fetched here are named in the report.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+python=${1:-}
+[ -n "$python" ] || python=$([ -x .venv/bin/python ] && echo .venv/bin/python || echo python3)
+"$python" -c 'import matplotlib, rich, setuptools, torch' || {
+  echo "bench-big: $python lacks one of torch, setuptools, rich, matplotlib: make bench-big PYTHON=..." >&2
+  exit 1
+}
+export MAX_JOBS=$2
+"$python" setup.py -q build_ext --inplace
+timeout 120 "$python" -m benchmarks install || echo "bench-big: some peers were not fetched in time" >&2
+"$python" -m benchmarks run --big --report
