@@ -20,6 +20,8 @@ namespace customccl::test {
 
 // `rounds` as a normal run does it, scaled by CUSTOMCCL_TEST_ROUNDS. Sanitizers make everything slow: fewer there, never none.
 int rounds(int normal);
+// Whether the case of this number, of many similar ones, is run: all of them, but under sanitizers every fifth.
+bool chosen(std::size_t number);
 
 // Kills the process when it outlives the limit. By an alarm, which a forked child does not inherit; a thread would be caught by
 // a fork in the middle of anything, say with the lock of the heap. Made and ended by the main thread; the newest counts.
