@@ -11,7 +11,8 @@ from benchmarks import intervals
 from benchmarks.intervals import Interval, Summary
 from benchmarks.native import ROOT
 
-FORMAT = 1
+FORMAT = 2
+BUSY = 0.1  # cores
 KEPT = ROOT / "docs" / "results"
 
 
@@ -56,6 +57,13 @@ class Line:
     def quiet(self, peer: str) -> bool:
         return intervals.quiet(self.samples(peer), self.oversubscribed)
 
+    def quiet_ratio(self, theirs: str, ours: str) -> Interval | None:
+        """The ratio if both pass the A/A gate."""
+        return self.ratio(theirs, ours) if self.ratio_is_quiet(theirs, ours) else None
+
+    def ratio_is_quiet(self, theirs: str, ours: str) -> bool:
+        return theirs in self.peers and ours in self.peers and self.quiet(theirs) and self.quiet(ours)
+
     def ratio(self, theirs: str, ours: str) -> Interval | None:
         """Time of theirs / time of ours; None where one has no numbers."""
         if theirs not in self.peers or ours not in self.peers:
@@ -68,6 +76,18 @@ class Results:
     """One results file."""
 
     values: dict[str, Any]
+
+    @property
+    def machine(self) -> str:
+        """For titles: what, when, and how busy with other things."""
+        facts, taken = self.values["machine"], sum(self.values["cores_taken"].values())
+        text = f"{facts['processor']}, {self.cores} cores, {facts['date'][:10]}"
+        return text + (f", {taken:.1f} of them busy with other programs" if self.busy else "")
+
+    @property
+    def busy(self) -> bool:
+        """Whether other programs took so much that times mean little."""
+        return bool(sum(self.values["cores_taken"].values()) > BUSY)
 
     @property
     def cores(self) -> int:

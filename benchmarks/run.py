@@ -57,6 +57,6 @@ def _warn(values: dict[str, Any], console: Console) -> None:
         for name, why in values.get(level, {}).get("failed", {}).items():
             console.print(f"{name} failed: {why}", style="red", markup=False)
     taken = values["cores_taken"]
-    if sum(taken.values()) > 0.1:
+    if Results(values).busy:
         said = f"other programs took {taken['others']:.2f} cores, the hypervisor {taken['stolen']:.2f}: expect noise"
         console.print(said, style="yellow")

@@ -123,8 +123,9 @@ TARGETS = (
 
 
 def rows(results: Results) -> Iterator[list[str]]:
-    """what, target, measured, met or missed."""
+    """what, target, measured, reached or missed."""
     for target in TARGETS:
         verdict = target.check(results)
-        met = "?" if verdict.met is None else "met" if verdict.met else "**missed**"
+        missed = "missed, machine busy" if results.busy else "**missed**"
+        met = "?" if verdict.met is None else "reached" if verdict.met else missed
         yield [target.what, target.wanted, verdict.measured, met]

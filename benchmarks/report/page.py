@@ -1,12 +1,13 @@
 """docs/performance.md."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.operations import DEFINITIONS
-from benchmarks.report import aims, words
+from benchmarks.report import aims, headline, words
+from benchmarks.report import plots as details
 from benchmarks.report.tables import ceiling_table, tables
 from benchmarks.results import Results
 
@@ -23,45 +24,63 @@ METHOD = """\
   dropped, nothing is the best of several runs.
 - The floor is a c10d backend that does nothing: what Python and c10d cost whatever the backend.
 - C level: one C program compiled for each library, run in turns; a ratio pairs the medians of two runs of one round.
+  The program pins ranks to the same cores for all libraries where every rank can have one. The launchers' own pinning
+  is off, and Intel MPI is told to use shared memory; all else is as each library ships.
 - "of memcpy": time in which a rank could copy the bytes it must copy at least, at the speed of concurrent memcpys
   measured in the same run, over our time. It exceeds 100 % where caches help more than they help the copies."""
+
+UNDER_TABLES = """\
+<sub>p50, p5, p95, p99 of the time t of one call, the maximum over ranks; algbw = S / t; busbw = algbw x factor;
+GB = 1e9 bytes. S and factor of each operation: [definitions](#definitions). Ratios: time of the peer / time of
+customccl, 95 % interval.</sub>"""
 
 RERUN = """\
 ```
 make bench          # about 10 minutes; fetches the peers first
 make bench-quick    # about 2 minutes
+make bench-big      # 2, 4, 8 and 16 ranks on a machine with that many cores, under 9 minutes
 python -m benchmarks run --ops all_reduce --sizes 8,64K,16M --ranks 2    # and so on: --help
-python -m benchmarks report results/*.json
-python -m benchmarks compare OLD.json NEW.json     # or two source trees with built libraries
-```"""
+python -m benchmarks report results/SOME.json --out somewhere/page.md
+python -m benchmarks compare OLD NEW    # two commits, source trees or results files, by paired ratio
+```
+
+Raw samples go to `results/`; those behind this page lie, packed, in [results](results)."""
+
+BUSY = """\
+**Other programs kept {cores} of {all} cores busy during this run.** Times are far above what the machine can do, and
+ratios are those of ranks that wait for time slices. It proves that the benchmark runs; it is no measurement."""
 
 
 def write(all_results: Sequence[Results], path: Path) -> None:
-    """The page and its plots (in the folder `performance` beside it). Targets are judged by the first results."""
-    plot_folder = path.parent / "performance"
+    """The page and its plots (in the folder `plots` beside it). Targets are judged by the first results."""
+    plots = path.parent / "plots"
     lines = ["# Performance", "", "Made from raw samples by `python -m benchmarks report`; do not edit.", ""]
     for number, results in enumerate(all_results):
-        lines += _section(
-            results, plot_folder / str(number) if number else plot_folder, path.parent, with_targets=number == 0
-        )
+        folder = plots / results.values["plan"]["preset"]
+        figures = [headline.draw(results, folder if number else plots), details.draw(results, folder)]
+        lines += _section(results, [_images(drawn, path.parent) for drawn in figures], with_targets=number == 0)
     lines += ["## Definitions", "", DEFINITIONS, "", "## Method", "", METHOD, "", "## Measure it yourself", "", RERUN]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join(lines) + "\n")
 
 
-def _section(results: Results, plot_folder: Path, beside: Path, *, with_targets: bool) -> Iterator[str]:
+def _images(drawn: Iterable[tuple[str, Path]], beside: Path) -> list[str]:
+    return [line for title, plot in drawn for line in (f"![{title}]({os.path.relpath(plot, beside)})", "")]
+
+
+def _section(results: Results, figures: Sequence[list[str]], *, with_targets: bool) -> Iterator[str]:
     machine = results.values["machine"]
     yield from [f"## {machine['processor']}, {machine['cores_usable']} cores, {machine['date'][:10]}", ""]
+    if results.busy:
+        cores = f"{sum(results.values['cores_taken'].values()):.1f}"
+        yield from [BUSY.format(cores=cores, all=results.cores), ""]
     yield from _facts(results.values)
+    yield from ["", *figures[0]]
     if with_targets:
-        yield from ["", "### Targets", "", *words.table(["what", "target", "measured", ""], list(aims.rows(results)))]
-    from benchmarks.report import plots  # matplotlib is needed for nothing else
-
-    yield from ["", "### Plots", ""]
-    for title, plot in plots.draw_all(results, plot_folder):
-        yield from [f"![{title}]({os.path.relpath(plot, beside)})", ""]
+        yield from ["### Targets", "", *words.table(["what", "target", "measured", ""], list(aims.rows(results))), ""]
+    yield from ["### Plots", "", *figures[1]]
     for table in tables(results):
-        yield from [f"### {table.title}", "", *table.lines, "", f"<sub>{DEFINITIONS}</sub>", ""]
+        yield from [f"### {table.title}", "", *table.lines, "", UNDER_TABLES, ""]
     yield from ["### Memory speed in the same run", "", *ceiling_table(results), ""]
 
 
@@ -71,7 +90,7 @@ def _facts(values: dict[str, Any]) -> Iterator[str]:
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
     yield f"- Versions: {versions}."
     kind = "a virtual machine" if machine["virtual"] else "no virtual machine"
-    memory = words.size(machine["memory_bytes"])
+    memory = f"{machine['memory_bytes'] / 2**30:.0f} GiB"
     yield f"- Machine: {kind}, {memory} of memory, governor {machine['governor']}; {'; '.join(machine['caches'])}."
     for when in ("before", "after"):
         state = values[when]
@@ -80,12 +99,15 @@ def _facts(values: dict[str, Any]) -> Iterator[str]:
         pairs += [f"and {more} more pairs"] if more > 0 else []
         load = f"load average {state['load_average']:.1f}"
         yield f"- {when.title()} the run: {load}; round trip of a flag between processors {'; '.join(pairs)}."
+    taken = values["cores_taken"]
+    yield f"- During the run other programs took {taken['others']:.2f} cores, the hypervisor {taken['stolen']:.2f}."
     c_level = values.get("c_level", {})
-    libraries = [f"{name} {version}" for name, version in c_level.get("versions", {}).items()]
+    libraries = [f"{name} ({version})" for name, version in c_level.get("versions", {}).items()]
     if libraries:
-        yield f"- C level: {'; '.join(libraries)}; each with its own defaults."
+        pinned = "ranks pinned alike, one per core, where there are enough cores"
+        yield f"- C level: {'; '.join(libraries)}; each with its own defaults, {pinned}."
     settings = ", ".join(f"{name}={value}" for name, value in machine["settings"].items()) or "all defaults"
-    yield f"- Settings of customccl: {settings}. Every rank: one thread (OMP_NUM_THREADS=1), not pinned."
+    yield f"- Settings of customccl: {settings}. Python ranks: one thread (OMP_NUM_THREADS=1), not pinned."
     for level in (values["python_level"], c_level):
         for kind in ("missing", "failed"):
             for name, why in level.get(kind, {}).items():

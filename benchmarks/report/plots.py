@@ -5,33 +5,27 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
-
 from benchmarks import operations
 from benchmarks.operations import OPERATIONS
 from benchmarks.peers import FLOOR, OURS
 from benchmarks.plan import C_STYLE
 from benchmarks.report import words
+from benchmarks.report.figures import colour, mpl, plt, save
 from benchmarks.results import Line, Results, unique
-
-mpl.use("svg")
-mpl.rcParams |= {"svg.hashsalt": "benchmarks", "font.size": 8, "axes.grid": True, "grid.alpha": 0.3}
-
-from matplotlib import pyplot as plt  # noqa: E402
 
 COLUMNS = 3
 Draw = Callable[[Any, list[Line]], None]
 
 
-def draw_all(results: Results, folder: Path) -> Iterator[tuple[str, Path]]:
-    """Writes the figures; yields what each shows and where it lies."""
-    folder.mkdir(parents=True, exist_ok=True)
+def draw(results: Results, folder: Path) -> Iterator[tuple[str, Path]]:
+    """All figures of the detailed numbers of ranks, heat maps of the others: what each shows, and where it lies."""
     for style, ranks in unique((line.style, line.ranks) for line in results.lines(dtype="float32")):
         lines = [line for line in results.lines(style=style, ranks=ranks, dtype="float32") if line.size and line.peers]
         if style not in ("dist", C_STYLE) or not lines:
             continue
         level = "Python" if style == "dist" else "C"
-        for name, title, make in _FIGURES:
+        detailed = ranks in results.values["plan"]["detailed"]
+        for name, title, make in _FIGURES if detailed else _FIGURES[-1:]:
             path = folder / f"{level.lower()}-{ranks}-ranks-{name}.svg"
             make(results, lines, path, f"{title}, {level} level, {ranks} ranks, float32")
             yield f"{title}, {level} level, {ranks} ranks", path
@@ -54,14 +48,7 @@ def _grid(lines: list[Line], path: Path, title: str, y_label: str, draw: Draw) -
         label: handle for axis in axes.flat for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
     }
     figure.legend(handles.values(), handles.keys(), loc="lower right", ncols=2)
-    _save(figure, path, title)
-
-
-def _save(figure: Any, path: Path, title: str) -> None:
-    figure.suptitle(title)
-    figure.tight_layout()
-    figure.savefig(path, metadata={"Date": None})
-    plt.close(figure)
+    save(figure, path, title)
 
 
 def _peers(lines: Sequence[Line]) -> list[str]:
@@ -69,10 +56,9 @@ def _peers(lines: Sequence[Line]) -> list[str]:
 
 
 def _style_of(peer: str, line: Line) -> dict[str, Any]:
-    """One colour per peer in all figures; hollow marks where ranks outnumber cores."""
-    known = [OURS, "gloo", FLOOR, "deepspeed", "Intel MPI", "Open MPI", "MPICH"]
-    colour = f"C{known.index(peer) if peer in known else 8}"
-    return {"color": colour, "marker": "o", "markersize": 3, "fillstyle": "none" if line.oversubscribed else "full"}
+    """Hollow marks where ranks outnumber cores."""
+    fill = "none" if line.oversubscribed else "full"
+    return {"color": colour(peer), "marker": "o", "markersize": 3, "fillstyle": fill}
 
 
 def latency(results: Results, lines: list[Line], path: Path, title: str) -> None:
@@ -112,7 +98,7 @@ def bandwidth(results: Results, lines: list[Line], path: Path, title: str) -> No
 def ratio(results: Results, lines: list[Line], path: Path, title: str) -> None:
     def draw(axis: Any, lines: list[Line]) -> None:
         for peer in _peers(lines):
-            has = [line for line in lines if peer not in (OURS, FLOOR) and line.ratio(peer, OURS)]
+            has = [line for line in lines if peer not in (OURS, FLOOR) and line.ratio_is_quiet(peer, OURS)]
             found = [line.ratio(peer, OURS) for line in has]
             if not has:
                 continue
@@ -127,24 +113,24 @@ def ratio(results: Results, lines: list[Line], path: Path, title: str) -> None:
 
 
 def heat_map(results: Results, lines: list[Line], path: Path, title: str) -> None:
-    """The best of all peers in each cell."""
+    """The best of all peers in each cell; where one is too noisy to be compared, no number."""
     names, sizes = unique(line.operation for line in lines), sorted({_nominal(line) for line in lines})
-    figure, axis = plt.subplots(figsize=(1.5 + 0.75 * len(sizes), 1.5 + 0.32 * len(names)))
+    figure, axis = plt.subplots(figsize=(max(4.0, 1.5 + 0.75 * len(sizes)), 1.5 + 0.32 * len(names)))
     grid = [[float("nan")] * len(sizes) for _ in names]
     for line in lines:
-        found = [ratio.median for peer in line.peers if peer not in (OURS, FLOOR) and (ratio := line.ratio(peer, OURS))]
-        if found:
+        others = [peer for peer in line.peers if peer not in (OURS, FLOOR)]
+        found = [ratio.median for peer in others if (ratio := line.quiet_ratio(peer, OURS))]
+        if found and len(found) == len(others):
             grid[names.index(line.operation)][sizes.index(_nominal(line))] = min(found)
     norm = mpl.colors.LogNorm(0.1, 10)
     axis.imshow(grid, cmap="RdYlGn", norm=norm, aspect="auto")
     for row, values in enumerate(grid):
         for column, value in enumerate(values):
-            if value == value:
-                axis.text(column, row, words.three(value), ha="center", va="center")
+            axis.text(column, row, words.three(value) if value == value else "noisy", ha="center", va="center")
     axis.set_xticks(range(len(sizes)), [words.size(size) for size in sizes])
     axis.set_yticks(range(len(names)), names)
     axis.grid(False)
-    _save(figure, path, f"{title}: time of the best peer / time of customccl")
+    save(figure, path, f"{title}\ntime of the best peer / time of customccl")
 
 
 def _nominal(line: Line) -> int:
