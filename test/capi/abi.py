@@ -2,72 +2,22 @@
 
 import ctypes
 import sys
-from ctypes import POINTER, byref, c_char, c_char_p, c_double, c_int32, c_int64, c_size_t, c_void_p, pointer  # noqa: F401
+from ctypes import byref, c_double, c_int32, c_int64, c_void_p, pointer  # noqa: F401
 
-import torch_customccl
+from torch_customccl import _c_interface
+from torch_customccl._c_interface import Call, Options, Token, last_error
 
 ALL_REDUCE, ALL_GATHER, BARRIER, SEND, RECV = 0, 3, 8, 9, 10
 INT64, FLOAT64 = 8, 12
 OK, INVALID_ARGUMENT, TIMEOUT, PEER_DIED, ABORTED, CLOSED, UNREACHABLE, SYSTEM = 0, 1, 3, 4, 6, 7, 8, 9
 
-
-class Token(ctypes.Structure):
-    _fields_ = (("text", c_char * 256),)
-
-
-class Options(ctypes.Structure):
-    _fields_ = (
-        ("size", c_size_t),
-        ("name", c_char_p),
-        ("directory", c_char_p),
-        ("timeout_ms", c_int64),
-        ("global_ranks", POINTER(c_int32)),
-    )
-
-
-class Call(ctypes.Structure):
-    _fields_ = (
-        ("size", c_size_t),
-        ("op", c_int32),
-        ("dtype", c_int32),
-        ("reduce_op", c_int32),
-        ("root", c_int32),
-        ("peer", c_int32),
-        ("flags", c_int32),
-        ("tag", c_int64),
-        ("send", c_void_p),
-        ("recv", c_void_p),
-        ("count", c_size_t),
-        ("counts", POINTER(c_size_t)),
-        ("recv_counts", POINTER(c_size_t)),
-        ("timeout_ms", c_int64),
-        ("factor", c_double * 2),
-        ("source", POINTER(c_int32)),
-    )
-
-
-library = ctypes.CDLL(torch_customccl.library())
-library.customccl_last_error.restype = c_char_p
-library.customccl_error_text.restype = c_char_p
-library.customccl_version.restype = c_char_p
-for name, arguments in {
-    "init": (POINTER(Token), c_int32, c_int32, POINTER(Options), POINTER(c_void_p)),
-    "run": (c_void_p, POINTER(Call)),
-    "async_error": (c_void_p,),
-    "abort": (c_void_p, c_char_p),
-    "destroy": (c_void_p,),
-}.items():
-    getattr(library, f"customccl_{name}").argtypes = arguments
+library = _c_interface.library()
 
 
 def make_token() -> str:
     token = Token()
     assert library.customccl_make_token(byref(token)) == OK, last_error()
     return token.text.decode()
-
-
-def last_error() -> str:
-    return library.customccl_last_error().decode()
 
 
 class Comm:

@@ -1,0 +1,288 @@
+"""Collectives on CPU memory with one thin layer of Python above the C interface: no process group, no dispatch."""
+
+import ctypes
+import struct
+from collections.abc import Callable
+from ctypes import addressof, byref, c_int32, c_void_p
+from datetime import timedelta
+from typing import Any, NoReturn
+
+import torch
+import torch.distributed as dist
+
+from torch_customccl._c_interface import CODES, DTYPES, OPS, REDUCE_OPS, Call, Options, Token, last_error, library
+from torch_customccl.launch import Coordinator
+
+_OP = {name: number for number, name in enumerate(OPS)}
+_DTYPE = {getattr(torch, name.lower()): number for number, name in enumerate(DTYPES) if hasattr(torch, name.lower())}
+# PREMUL_SUM needs a factor, which torch's op carries; the C interface has it.
+_REDUCE: dict[Any, int] = {name.lower(): number for number, name in enumerate(REDUCE_OPS[:-1])}
+_REDUCE |= {getattr(dist.ReduceOp, name.upper()): number for name, number in _REDUCE.items()}
+_ANY_SOURCE = -1
+
+_write_call = struct.Struct("=QQQ").pack_into  # send, recv, count, which lie behind each other
+_SEND = Call.send.offset
+
+# What a call is prepared for: (op, dtype, reduce op, root or peer, tag). A slot: a customccl_call with all of this
+# filled in, and its address for ctypes.
+_Key = tuple[int, Any, Any, int, int]
+_Slot = tuple[Any, c_void_p]
+
+
+class Communicator:
+    """The ranks of a Coordinator, joined through shared memory. Collective: every rank makes one.
+
+    coordinator: default `Coordinator()`. All its ranks must share memory (one machine). It is needed only while the
+        communicator is made: rank 0 draws a token, the coordinator spreads it.
+    name: what messages call it, the same on all ranks; by default made from the token.
+    timeout: limit of joining and of every operation.
+
+    Every operation blocks until it is done and works on memory: a contiguous CPU tensor, whose dtype and size count; or
+    an address (int) with `count` elements of `dtype` (torch's), which the caller keeps alive. Without autograd; also
+    under inference_mode. Dtypes, reduce ops, order and errors are those of customccl.h (docs/c-abi.md): elements are
+    reduced in the order of ranks, and all ranks get the same bits. op is a name ("sum", "product", "min", "max", "avg",
+    "band", "bor", "bxor") or torch's ReduceOp.
+
+    Raises ValueError or TypeError for what this rank is told wrong: nothing was sent and the communicator goes on.
+    Raises DistBackendError for all else (a dead rank, a timeout, ranks that call different things): it ends the
+    communicator on all ranks; make a new one. Any thread may call; the order of collectives is then that in which
+    threads enter. Leaving is `close()` or the end of the object; it waits for nobody.
+    """
+
+    def __init__(
+        self,
+        coordinator: Coordinator | None = None,
+        *,
+        name: str | None = None,
+        timeout: timedelta = timedelta(minutes=30),
+    ) -> None:
+        self._handle = c_void_p()
+        if timeout <= timedelta(0):
+            raise ValueError(f"timeout must be positive, not {timeout}")
+        coordinator = coordinator or Coordinator()
+        self.rank, self.size = coordinator.rank, coordinator.world_size
+        self._library = library()
+        self._run: Callable[..., int] = self._library["customccl_run"]  # an object of its own: no argtypes, so faster
+        self._slots: dict[_Key, list[_Slot]] = {}
+        # The same lists, of all_reduce, by reduce op and dtype: what the fast path of allreduce finds.
+        self._ready: dict[Any, dict[Any, list[_Slot]]] = {}
+        token = Token()
+        failed = self._library.customccl_make_token(byref(token)) if self.rank == 0 else 0
+        text = coordinator.broadcast(last_error().encode() if failed else token.text)
+        if not text.startswith(b"customccl"):
+            raise dist.DistBackendError(f"rank 0 could not make a token: {text.decode()}")
+        limit_ms = max(1, int(timeout.total_seconds() * 1000))
+        options = Options(size=ctypes.sizeof(Options), timeout_ms=limit_ms, name=name.encode() if name else None)
+        code = self._library.customccl_init(
+            byref(Token(text)), self.rank, self.size, byref(options), byref(self._handle)
+        )
+        if code:
+            _fail(code)
+
+    def allreduce(self, buffer: Any, count: int | None = None, dtype: Any = None, op: Any = "sum") -> None:
+        """Reduce `buffer` over all ranks, in place.
+
+        buffer: a tensor; or an address, with count and dtype. The same size, dtype and op on all ranks.
+        """
+        if count is None:
+            try:
+                if buffer.is_cpu and buffer.is_contiguous() and not buffer.is_neg():
+                    slots = self._ready[op][buffer.dtype]
+                    slot = slots.pop()
+                    at = buffer.data_ptr()
+                    _write_call(slot[0], _SEND, at, at, buffer.numel())
+                    code = self._run(self._handle, slot[1])
+                    slots.append(slot)
+                    if code:
+                        self._refuse(code)
+                    return
+            except (KeyError, IndexError, AttributeError):  # the first of its kind, all slots in use, no tensor
+                pass
+        # `buffer` keeps its name: the tensor may be nobody else's, and must outlive the call.
+        count, dtype, at = _memory(buffer) if count is None else (count, dtype, buffer)
+        self._call((0, dtype, op, 0, 0), at, at, count)
+
+    def reduce(
+        self, buffer: Any, count: int | None = None, dtype: Any = None, op: Any = "sum", *, root: int = 0
+    ) -> None:
+        """Reduce over all ranks into `buffer` of rank `root`, in place; buffers of the others are only read."""
+        count, dtype, at = _memory(buffer) if count is None else (count, dtype, buffer)
+        self._call((_OP["REDUCE"], dtype, op, root, 0), at, at if self.rank == root else 0, count)
+
+    def broadcast(self, buffer: Any, count: int | None = None, dtype: Any = None, *, root: int = 0) -> None:
+        """Make `buffer` on all ranks what it is on rank `root`. The same size and dtype on all ranks."""
+        count, dtype, at = _memory(buffer) if count is None else (count, dtype, buffer)
+        self._call((_OP["BROADCAST"], dtype, None, root, 0), at, at, count)
+
+    def allgather(self, output: Any, input: Any, count: int | None = None, dtype: Any = None) -> None:
+        """Put the inputs of all ranks behind each other into `output`, by rank.
+
+        output has size times as many elements as input. count: elements of input, if both are addresses.
+        """
+        send, recv, count, dtype = self._pair(input, output, count, dtype, "allgather", recv_blocks=self.size)
+        self._call((_OP["ALL_GATHER"], dtype, None, 0, 0), send, recv, count)
+
+    def reduce_scatter(
+        self, output: Any, input: Any, count: int | None = None, dtype: Any = None, op: Any = "sum"
+    ) -> None:
+        """Reduce `input` over all ranks; rank r gets its r-th block of `size` in `output`.
+
+        input has size times as many elements as output. count: elements of output, if both are addresses.
+        """
+        send, recv, count, dtype = self._pair(input, output, count, dtype, "reduce_scatter", send_blocks=self.size)
+        self._call((_OP["REDUCE_SCATTER"], dtype, op, 0, 0), send, recv, count)
+
+    def gather(self, output: Any, input: Any, count: int | None = None, dtype: Any = None, *, root: int = 0) -> None:
+        """Like allgather, on rank `root` alone; `output` of the others is None."""
+        send, recv, count, dtype = self._pair(input, output, count, dtype, "gather", recv_blocks=self.size)
+        self._call((_OP["GATHER"], dtype, None, root, 0), send, recv, count)
+
+    def scatter(self, output: Any, input: Any, count: int | None = None, dtype: Any = None, *, root: int = 0) -> None:
+        """Rank r gets the r-th block of `size` of rank `root`'s `input`; `input` of the others is None."""
+        send, recv, count, dtype = self._pair(input, output, count, dtype, "scatter", send_blocks=self.size)
+        self._call((_OP["SCATTER"], dtype, None, root, 0), send, recv, count)
+
+    def alltoall(self, output: Any, input: Any, count: int | None = None, dtype: Any = None) -> None:
+        """Block i of `input` goes to rank i; block i of `output` is from rank i. count: elements of one block."""
+        blocks = {"send_blocks": self.size, "recv_blocks": self.size}
+        send, recv, count, dtype = self._pair(input, output, count, dtype, "alltoall", **blocks)
+        self._call((_OP["ALL_TO_ALL"], dtype, None, 0, 0), send, recv, count)
+
+    def barrier(self) -> None:
+        """Return when every rank has called it."""
+        self._call((_OP["BARRIER"], torch.uint8, None, 0, 0), 0, 0, 0)
+
+    def send(self, buffer: Any, dst: int, count: int | None = None, dtype: Any = None, *, tag: int = 0) -> None:
+        """Send `buffer` to rank `dst`, which receives it with the same tag, dtype and size."""
+        count, dtype, at = _memory(buffer) if count is None else (count, dtype, buffer)
+        self._call((_OP["SEND"], dtype, None, dst, tag), at, 0, count)
+
+    def recv(
+        self, buffer: Any, src: int | None = None, count: int | None = None, dtype: Any = None, *, tag: int = 0
+    ) -> int:
+        """Receive into `buffer` from rank `src`, or from any (None). Returns the sender's rank."""
+        count, dtype, at = _memory(buffer) if count is None else (count, dtype, buffer)
+        source = c_int32(-1)
+        peer = _ANY_SOURCE if src is None else src
+        call = self._prepared((_OP["RECV"], dtype, None, peer, tag))
+        call.recv, call.count, call.source = at, count, ctypes.pointer(source)
+        code = self._run(self._handle, byref(call))
+        if code:
+            self._refuse(code)
+        return source.value
+
+    def abort(self, why: str = "") -> None:
+        """End the communicator on all ranks: their calls raise, and quote `why`. From any thread."""
+        if self._handle:
+            self._library.customccl_abort(self._handle, why.encode())
+
+    def close(self) -> None:
+        """Leave. A rank that still needs this one gets an error that says so. No other thread may be inside a call."""
+        handle, self._handle = self._handle, c_void_p()
+        if handle:
+            self._library.customccl_destroy(handle)
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            self.close()
+
+    def __enter__(self) -> "Communicator":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _call(self, key: _Key, send: int, recv: int, count: int) -> None:
+        try:
+            slots = self._slots[key]
+            slot = slots.pop()  # of this thread alone until it is put back
+        except (KeyError, IndexError):
+            slots, slot = self._new_slot(key)
+        _write_call(slot[0], _SEND, send, recv, count)
+        code = self._run(self._handle, slot[1])
+        slots.append(slot)
+        if code:
+            self._refuse(code)
+
+    def _new_slot(self, key: _Key) -> tuple[list[_Slot], _Slot]:
+        call = self._prepared(key)
+        slots = self._slots.setdefault(key, [])
+        if (
+            key[0] == 0 and not key[1].is_complex
+        ):  # complex tensors may be conjugated lazily: they are looked at closely
+            self._ready.setdefault(key[2], {})[key[1]] = slots
+        return slots, (call, c_void_p(addressof(call)))
+
+    def _prepared(self, key: _Key) -> Call:
+        op, dtype, reduce_op, peer, tag = key
+        if dtype not in _DTYPE:
+            raise TypeError(f"{OPS[op].lower()}: customccl has no dtype {dtype}")
+        if reduce_op is not None and reduce_op not in _REDUCE:
+            known = ", ".join(name for name in _REDUCE if isinstance(name, str))
+            raise ValueError(
+                f"{OPS[op].lower()}: unknown reduce op {reduce_op!r}; known: {known}, and torch's ReduceOp"
+            )
+        reduces = 0 if reduce_op is None else _REDUCE[reduce_op]
+        call = Call(size=ctypes.sizeof(Call), op=op, dtype=_DTYPE[dtype], reduce_op=reduces, tag=tag)
+        call.root = call.peer = peer
+        return call
+
+    def _pair(
+        self,
+        input: Any,
+        output: Any,
+        count: int | None,
+        dtype: Any,
+        op: str,
+        send_blocks: int = 1,
+        recv_blocks: int = 1,
+    ) -> tuple[int, int, int, Any]:
+        """Addresses of both buffers (0: not given), elements of one block, dtype."""
+        if count is not None:
+            return input or 0, output or 0, count, dtype
+        sent = (0, None, 0) if input is None else _memory(input)
+        got = (0, None, 0) if output is None else _memory(output)
+        if input is None and output is None:
+            raise TypeError(f"{op}: neither an input nor an output was given")
+        if input is not None and output is not None:
+            if sent[1] != got[1]:
+                raise TypeError(f"{op}: the input is {sent[1]}, the output {got[1]}")
+            if sent[0] * recv_blocks != got[0] * send_blocks:
+                raise ValueError(
+                    f"{op}: {sent[0]} elements of input do not fit {got[0]} of output in a communicator of {self.size}"
+                )
+        given, blocks = (sent, send_blocks) if input is not None else (got, recv_blocks)
+        if given[0] % blocks:
+            raise ValueError(f"{op}: {given[0]} elements cannot be cut into {blocks} equal blocks")
+        return sent[2], got[2], given[0] // blocks, given[1]
+
+    def _refuse(self, code: int) -> NoReturn:
+        if not self._handle:
+            raise ValueError("the communicator is closed")
+        _fail(code)
+
+
+def _memory(tensor: Any) -> tuple[int, Any, int]:
+    """Elements, dtype and address of a tensor whose memory is all there is to it."""
+    try:
+        if tensor.is_cpu and tensor.is_contiguous() and not tensor.is_neg():
+            dtype = tensor.dtype
+            if not (dtype.is_complex and tensor.is_conj()):
+                return tensor.numel(), dtype, tensor.data_ptr()
+    except (AttributeError, RuntimeError) as error:
+        raise TypeError(
+            f"expected a dense CPU tensor, or an address with count and dtype; got {type(tensor).__name__} ({error})"
+        ) from error
+    if tensor.layout != torch.strided:
+        raise TypeError(f"expected a dense CPU tensor, not one of layout {tensor.layout}")
+    if not tensor.is_cpu:
+        raise ValueError(f"the tensor is on {tensor.device}; a Communicator works on CPU memory")
+    why = "not contiguous" if not tensor.is_contiguous() else "a view that conjugates or negates lazily"
+    raise ValueError(
+        f"the tensor, of shape {tuple(tensor.shape)}, is {why}; give tensor.contiguous().clone() or a copy"
+    )
+
+
+def _fail(code: int) -> NoReturn:
+    text = last_error() or CODES[code]
+    raise ValueError(text) if CODES[code] == "INVALID_ARGUMENT" else dist.DistBackendError(text)
