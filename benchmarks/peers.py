@@ -44,6 +44,8 @@ class C10dPeer:
         return lambda count, dtype: backend.allocate_tensor(count, dtype=dtype, device=torch.device("cpu"))
 
     def call(self, style: str, operation: str, buffers: Buffers) -> styles.Call:
+        if self._shared and style != "direct":
+            raise UnsupportedError("measured by direct calls only")
         try:
             return styles.bind(style, operation, buffers, self.group, self._finished_on_return)
         except KeyError:

@@ -1,13 +1,14 @@
 """Plots as SVG files: latency, bandwidth, ratio, heat map. The same axes for all operations of a figure."""
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from math import ceil
 from pathlib import Path
 from typing import Any
 
 from benchmarks import operations
 from benchmarks.operations import OPERATIONS
-from benchmarks.peers import FLOOR, OURS
+from benchmarks.peers import FLOOR, OURS, OURS_SHARED
 from benchmarks.plan import C_STYLE
 from benchmarks.report import words
 from benchmarks.report.figures import colour, mpl, plt, save
@@ -117,16 +118,19 @@ def heat_map(results: Results, lines: list[Line], path: Path, title: str) -> Non
     names, sizes = unique(line.operation for line in lines), sorted({_nominal(line) for line in lines})
     figure, axis = plt.subplots(figsize=(max(4.0, 1.5 + 0.75 * len(sizes)), 1.5 + 0.32 * len(names)))
     grid = [[float("nan")] * len(sizes) for _ in names]
+    texts = [[""] * len(sizes) for _ in names]
     for line in lines:
-        others = [peer for peer in line.peers if peer not in (OURS, FLOOR)]
+        others = [peer for peer in line.peers if peer not in (OURS, OURS_SHARED, FLOOR)]
         found = [ratio.median for peer in others if (ratio := line.quiet_ratio(peer, OURS))]
+        row, column = names.index(line.operation), sizes.index(_nominal(line))
+        texts[row][column] = "noisy" if others else ""
         if found and len(found) == len(others):
-            grid[names.index(line.operation)][sizes.index(_nominal(line))] = min(found)
+            grid[row][column] = min(found)
+            texts[row][column] = words.three(min(found))
     norm = mpl.colors.LogNorm(0.1, 10)
     axis.imshow(grid, cmap="RdYlGn", norm=norm, aspect="auto")
-    for row, values in enumerate(grid):
-        for column, value in enumerate(values):
-            axis.text(column, row, words.three(value) if value == value else "noisy", ha="center", va="center")
+    for row, column in product(range(len(names)), range(len(sizes))):
+        axis.text(column, row, texts[row][column], ha="center", va="center")
     axis.set_xticks(range(len(sizes)), [words.size(size) for size in sizes])
     axis.set_yticks(range(len(names)), names)
     axis.grid(False)

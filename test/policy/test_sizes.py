@@ -5,7 +5,7 @@ import warnings
 
 from tree import below, text
 
-FOLDERS = ("csrc", "torch_customccl", "test", "examples")
+FOLDERS = ("csrc", "torch_customccl", "test", "examples", "benchmarks", "scripts")
 SOURCES = {".h", ".cpp", ".py"}
 
 

@@ -1,0 +1,61 @@
+"""Who takes which turn, when a cell ends, and what the command line makes of it."""
+
+import pytest
+
+from benchmarks import __main__ as command_line
+from benchmarks import plan, styles
+from benchmarks.operations import OPERATIONS
+from benchmarks.plan import Plan
+from benchmarks.sampling import Limits, enough, round_order
+
+
+@pytest.mark.parametrize("peers", [1, 2, 5])
+def test_a_round_is_an_order_and_its_mirror_image(peers: int) -> None:
+    order = round_order(peers, 7)
+    assert sorted(order[:peers]) == list(range(peers))
+    assert order[peers:] == order[:peers][::-1]
+
+
+def test_all_ranks_draw_the_same_order_and_rounds_differ() -> None:
+    assert round_order(6, 3) == round_order(6, 3)
+    assert len({tuple(round_order(6, number)) for number in range(20)}) > 10
+
+
+def test_a_cell_ends_by_time_by_rounds_and_by_patience() -> None:
+    limits = Limits(seconds=1.0, least=8, most=40)
+    assert not enough(7, 1.5, limits)
+    assert enough(8, 1.5, limits)
+    assert not enough(39, 0.5, limits)
+    assert enough(40, 0.5, limits)
+    assert enough(3, 4.5, limits)
+    assert not enough(2, 100.0, limits)
+
+
+@pytest.mark.parametrize("preset", plan.PRESETS)
+def test_presets_hold_what_can_be_measured_and_survive_json(preset: str) -> None:
+    chosen = command_line.plan_of(command_line.parser().parse_args(["run", f"--{preset}"]))
+    assert Plan.from_dict(chosen.as_dict()) == chosen
+    for ranks in chosen.ranks:
+        cells = chosen.cells(ranks)
+        assert len(cells) == len(set(cells)) > 20
+        for cell in cells:
+            assert cell.style == plan.STEP or cell.operation in styles.operations(cell.style)
+        assert {cell.operation for cell in chosen.c_cells(ranks)} <= set(OPERATIONS)
+
+
+def test_low_precision_has_as_many_elements_as_float32() -> None:
+    cells = command_line.plan_of(command_line.parser().parse_args(["run", "--full"])).cells(2)
+    wide = {
+        cell.size for cell in cells if (cell.style, cell.dtype, cell.operation) == ("dist", "float32", "all_reduce")
+    }
+    narrow = {cell.size for cell in cells if (cell.dtype, cell.operation) == ("bfloat16", "all_reduce")}
+    assert narrow and {2 * size for size in narrow} <= wide
+
+
+def test_sizes_with_units() -> None:
+    assert [command_line.parse_size(word) for word in ("8", "64K", "16m", "1G")] == [8, 65536, 16 << 20, 1 << 30]
+
+
+def test_an_unknown_operation_is_named() -> None:
+    with pytest.raises(ValueError, match="all_reuce; known: all_reduce"):
+        command_line.plan_of(command_line.parser().parse_args(["run", "--ops", "all_reuce"]))

@@ -1,0 +1,123 @@
+"""The page: its files, its verdicts, and what it does not claim."""
+
+import re
+from pathlib import Path
+
+import pytest
+from made_up import cell, made_up, peer, usual
+
+from benchmarks import compare, results
+from benchmarks.peers import FLOOR, OURS
+from benchmarks.report import aims, page
+from benchmarks.results import Results
+
+
+def row(text: str, *starts: str) -> str:
+    """The one line of a table with these first cells."""
+    found = [line for line in text.splitlines() if line.startswith("| " + " | ".join(starts) + " |")]
+    assert len(found) == 1, (starts, found)
+    return found[0]
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("page") / "performance.md"
+    page.write([made_up(usual())], path)
+    return path
+
+
+def python_table(written: Path) -> str:
+    return written.read_text().split("### Python, `torch.distributed` calls: 2 ranks")[1].split("###")[0]
+
+
+def test_every_plot_is_a_file_and_every_file_is_shown(written: Path) -> None:
+    shown = re.findall(r"!\[[^]]+\]\(([^)]+)\)", written.read_text())
+    files = {str(path.relative_to(written.parent)) for path in (written.parent / "plots").rglob("*.svg")}
+    assert set(shown) == files
+    assert {"plots/latency.svg", "plots/bandwidth.svg", "plots/ranks.svg"} <= files
+    assert all("<svg" in (written.parent / name).read_text() for name in files)
+
+
+def test_plots_are_the_same_bytes_for_the_same_numbers(written: Path, tmp_path: Path) -> None:
+    page.write([made_up(usual())], tmp_path / "performance.md")
+    for name in ("latency", "bandwidth"):
+        assert (tmp_path / "plots" / f"{name}.svg").read_bytes() == (written.parent / f"plots/{name}.svg").read_bytes()
+
+
+def test_a_steady_cell_has_its_time_its_bandwidth_and_its_ratio(written: Path) -> None:
+    line = row(python_table(written), "all_reduce", "8 B")
+    assert "3.10 us" in line and "186 us, 60.0x [60.0, 60.0]" in line and "+ 100 ns" in line
+
+
+def test_a_wrong_line_has_no_ratio(written: Path) -> None:
+    line = row(python_table(written), "all_reduce", "1 MiB")
+    assert "7 wrong elements" in line and "500 us" not in line
+    assert "| 21.0 | 21.0 |" in line  # ours: 1 MiB in 50 us, algbw and busbw
+
+
+def test_a_noisy_peer_has_no_number(written: Path) -> None:
+    line = row(python_table(written), "all_gather", "8 B")
+    assert "machine too noisy" in line and "200 us" not in line
+
+
+def test_what_a_peer_cannot_do_is_a_gap_with_its_reason(written: Path) -> None:
+    assert "no such call" in row(python_table(written), "broadcast", "8 B")
+    assert "- Missing: deepspeed: not here" in written.read_text()
+
+
+def test_targets_are_reached_missed_or_unknown() -> None:
+    rows = {(what, target): verdict for what, target, _, verdict in aims.rows(made_up(usual()))}
+    assert rows["`dist.all_reduce` 8 B", "floor + 0.3 us"] == "reached"
+    assert rows["`dist.all_reduce` 8 B", "50x gloo"] == "reached"
+    assert rows["`dist.broadcast` 8 B", "floor + 0.6 us"] == "**missed**"
+    assert rows["`dist.all_gather_into_tensor` 8 B", "floor + 0.6 us"] == "reached"
+    assert rows["`dist.all_reduce` 64 MiB", "9x gloo"] == "?"
+    assert rows["DDP step: communication", "5x below gloo"] == "reached"
+
+
+def test_a_faster_mpi_is_named() -> None:
+    measured = {what: text for what, _, text, _ in aims.rows(made_up(usual()))}
+    assert measured["C level, every operation and size, 2 ranks"] == "0 of 1 cells: not all_reduce 8 B 0.75x MPICH"
+
+
+def test_a_busy_machine_is_said_first_and_condemns_nothing(tmp_path: Path) -> None:
+    busy = made_up(usual(), others=1.5)
+    page.write([busy], tmp_path / "performance.md")
+    assert "Other programs kept 1.5 of 2 cores busy" in (tmp_path / "performance.md").read_text()
+    assert not any("**missed**" in row for row in aims.rows(busy))
+
+
+def test_results_survive_their_file(tmp_path: Path) -> None:
+    path = made_up(usual()).save(tmp_path)
+    assert results.load(path).values == made_up(usual()).values
+
+
+def test_another_format_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "old.json").write_text('{"format": 0}')
+    with pytest.raises(ValueError, match="no results file"):
+        results.load(tmp_path / "old.json")
+
+
+def test_kept_results_of_a_newer_quick_run_stand_after_the_full_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results, "KEPT", tmp_path / "kept")
+    for preset, date in (("full", "2026-01-02"), ("quick", "2026-01-03"), ("big", "2026-01-01")):
+        run = made_up(usual())
+        run.values["plan"]["preset"], run.values["machine"]["date"] = preset, date
+        results.keep(run.save(tmp_path))
+    assert [run.values["plan"]["preset"] for run in results.kept()] == ["full", "quick", "big"]
+    older = made_up(usual())
+    older.values["machine"]["date"] = "2026-01-01"
+    results.keep(older.save(tmp_path))
+    assert [run.values["plan"]["preset"] for run in results.kept()] == ["full", "big"]
+
+
+def test_comparing_two_files_cancels_the_speed_of_the_machine(tmp_path: Path) -> None:
+    def run(ours: float, gloo: float, name: str) -> Path:
+        made: Results = made_up([cell("all_reduce", 8, {OURS: peer(ours), "gloo": peer(gloo), FLOOR: peer(1.0)})])
+        return made.save(tmp_path / name)
+
+    (compared,) = compare.files(run(10.0, 100.0, "old"), run(10.0, 200.0, "new"), "gloo")
+    assert compared.quiet and compared.speed_up.median == pytest.approx(2.0)
+    assert compared.speed_up.verdict == "faster"
