@@ -17,7 +17,7 @@ from .plan import Selection
 from .profiles import PROFILES
 from .report import compare, matrix, result, writer
 from .runner import Limits
-from .session import Request, chosen_cases, run
+from .session import OFFICIAL_RUNS, Request, chosen_cases, run
 
 USAGE, HARNESS = 2, 3
 _COMMANDS = ("compare", "matrix", "contract", "selftest", "pack")
@@ -34,6 +34,9 @@ def main(argv: list[str] | None = None) -> int:
     except (BadExpectationsError, ValueError, FileNotFoundError) as error:
         console.print(f"conformance: {error}", style="red", markup=False)
         return USAGE
+    except ChildProcessError as error:
+        console.print(f"conformance: {error}", style="red", markup=False)
+        return HARNESS
 
 
 def _seconds(text: str) -> float:
@@ -72,9 +75,10 @@ def _parser() -> argparse.ArgumentParser:
     add("--seed", type=int, default=1, help="order of the cases")
     add("--env", type=_pair, action="append", default=[], metavar="K=V", help="environment of the ranks")
     add("--pg-options", default="", metavar="MODULE:FUNCTION", help="makes the pg_options of each rank")
+    add("--launcher", default="", metavar="CMD", help='starts the ranks of a set, e.g. "mpirun -np {n} {cmd}"')
     add("--lanes", type=int, default=3, help="worker sets that run side by side")
     add("--selftest-score", type=Path, metavar="FILE", help="score written by selftest --out, shown in the reports")
-    add("--official", action="store_true", help="no filters or expectations, every finding confirmed, packed as a zip")
+    add("--official", action="store_true", help="three runs, no filter, every finding confirmed; a zip of all")
     return parser
 
 
@@ -85,8 +89,8 @@ def _request(args: argparse.Namespace) -> Request:
             raise ValueError(f"no profile named {name!r}; there are {', '.join(PROFILES)}")
     sizes = tuple(int(number) for number in args.world_sizes.split(",") if number)
     selection = Selection(Tier(args.tier), tuple(args.cases), profiles, sizes, args.device)
-    if args.official and (selection.filtered or args.expected or selection.tier is Tier.SMOKE):
-        raise ValueError("--official allows no filter, no expectations file and no tier below standard")
+    if args.official and (selection.filtered or args.expected or args.launcher or selection.tier is Tier.SMOKE):
+        raise ValueError("--official allows no filter, expectations file or launcher, and no tier below standard")
     return Request(
         args.backend,
         tuple(args.imports),
@@ -98,7 +102,8 @@ def _request(args: argparse.Namespace) -> Request:
         args.pg_options,
         args.expected,
         args.official,
-        args.repeat,
+        max(args.repeat, OFFICIAL_RUNS) if args.official else args.repeat,
+        args.launcher,
     )
 
 

@@ -135,6 +135,7 @@ class Context:
         """``call`` must raise within the limit, with a message that has one of the words.
 
         A backend that does not support the operation at all raises on through, so that the verdict is unsupported.
+        So do errors of the kind a mistake in the case itself makes.
         """
         started = time.monotonic()
         try:
@@ -151,7 +152,9 @@ class Context:
     ) -> None:
         text = f"{type(error).__name__}: {error}"
         self.note(detect_ms=round(waited * 1e3, 1), refused_with=text[:300])
-        if isinstance(error, CheckFailedError) or is_refusal(text, (self.case.op,), strict=True):
+        if isinstance(error, (CheckFailedError, AttributeError, NameError)) or is_refusal(
+            text, (self.case.op,), strict=True
+        ):
             raise error
         limit = limit_s if limit_s is not None else 1.5 * self.op_timeout_s + 1.0
         if waited > 2 * limit:

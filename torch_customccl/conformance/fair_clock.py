@@ -35,11 +35,11 @@ def _queued(process: int) -> _Queued:
 
 
 def _sessions(leaders: Sequence[int]) -> list[int]:
-    """The processes of these sessions: the leaders and what they have started."""
-    members = []
+    """The leaders and the other processes of their sessions: what they have started."""
+    members = list(leaders)
     for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
         with suppress(OSError, ValueError):
-            if os.getsid(int(name)) in leaders:
+            if os.getsid(int(name)) in leaders and int(name) not in leaders:
                 members.append(int(name))
     return members
 

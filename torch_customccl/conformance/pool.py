@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import tempfile
 import time
 from contextlib import suppress
 from itertools import count
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
 from .fair_clock import FairClock
 from .model import Case, RankOutcome
-from .worker import STACK_SIGNAL, WorkerSpec, serve
+from .ranks import Starter
+from .worker import STACK_SIGNAL, WorkerSpec
 
 START_LIMIT_S = 60.0
 STOP_LIMIT_S = 3.0
@@ -35,32 +35,15 @@ class ProbeHungError(Exception):
     """The ranks made their group, but its first all_reduce never came back."""
 
 
-def launcher(device: str, preload: list[str]) -> Any:
-    """The multiprocessing context: a fork server with torch loaded for CPU, fresh interpreters for CUDA."""
-    if device == "cuda":
-        return multiprocessing.get_context("spawn")
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(preload)
-    return context
-
-
 class WorkerSet:
     """The ranks of one world. Any member may die or hang; this object survives it."""
 
-    def __init__(self, launch: Any, spec: WorkerSpec, probe_s: float | None) -> None:
+    def __init__(self, start: Starter, spec: WorkerSpec, probe_s: float | None) -> None:
         self.spec = spec
         self.sane = False
         self.ran: list[Case] = []
-        self._pipes: list[Connection] = []
-        self._processes: list[Any] = []
         self.alive = True
-        for rank in range(spec.world_size):
-            mine, theirs = launch.Pipe()
-            process = launch.Process(target=serve, args=(theirs, spec, rank), daemon=True)
-            process.start()
-            theirs.close()
-            self._pipes.append(mine)
-            self._processes.append(process)
+        self._pipes, self._processes = start(spec)
         self._clock = FairClock(0.0, ())
         self._started(self._collect("ready", START_LIMIT_S, grace_s=2.0))
         if probe_s is not None and spec.init:
@@ -146,7 +129,7 @@ class WorkerSet:
         process.join(2.0)
         code = process.exitcode
         name = signal.Signals(-code).name if code is not None and code < 0 else ""
-        what = f"killed by {name}" if name else f"exited with code {code}"
+        what = f"killed by {name}" if name else "ended" if code is None else f"exited with code {code}"
         return RankOutcome(
             rank, "died", exit_code=code, signal=name, message=f"rank process {what}", stack=self._stack_file(rank)
         )
@@ -202,11 +185,11 @@ class Pool:
         device: str,
         env: dict[str, str],
         pg_options: str,
-        preload: list[str],
+        start: Starter,
     ) -> None:
         self._backend, self._imports, self._device = backend, imports, device
         self._env, self._pg_options = env, pg_options
-        self._launch = launcher(device, preload)
+        self._start = start
         self._directory = tempfile.TemporaryDirectory(prefix="conformance-")
         self._numbers = count(1)
         self._mute: set[int] = set()
@@ -218,10 +201,10 @@ class Pool:
         """
         if world_size not in self._mute:
             try:
-                return WorkerSet(self._launch, self._spec(world_size, op_timeout_s, setup), deadline_s)
+                return WorkerSet(self._start, self._spec(world_size, op_timeout_s, setup), deadline_s)
             except ProbeHungError:
                 self._mute.add(world_size)
-        return WorkerSet(self._launch, self._spec(world_size, op_timeout_s, setup), None)
+        return WorkerSet(self._start, self._spec(world_size, op_timeout_s, setup), None)
 
     def _spec(self, world_size: int, op_timeout_s: float, setup: dict[str, Any]) -> WorkerSpec:
         number = next(self._numbers)

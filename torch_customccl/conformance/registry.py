@@ -20,6 +20,7 @@ FAMILIES = (
     "data",
     "calling",
     "groups",
+    "devices",
     "p2p",
     "objects",
     "misuse",

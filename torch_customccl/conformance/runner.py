@@ -37,6 +37,8 @@ class Limits:
     lanes: int = 3
     rerun: bool = True
     confirm_all: bool = False
+    deaths: bool = True
+    """False: ranks must not die, because their launcher would end the others."""
 
 
 class Runner:
@@ -73,10 +75,6 @@ class Runner:
                     self._record(CaseResult(case, Verdict.NOT_RUN, reason="interrupted"))
         return [self._results[case.id] for portion in portions for case in portion.cases]
 
-    @property
-    def interrupted(self) -> bool:
-        return any(result.reason == "interrupted" for result in self._results.values())
-
     def _lane(self, queue: Queue[Portion]) -> None:
         while not self._stop.is_set():
             try:
@@ -107,6 +105,8 @@ class Runner:
     def _not_run_reason(self, case: Case) -> str:
         if time.monotonic() > self._until:
             return "budget"
+        if case.may_die and not self._limits.deaths:
+            return "a rank dies in this case, which its launcher would not bear"
         with self._lock:
             blocker = self._blocked_by.get(_hang_key(case))
         return f"blocked by {blocker}" if blocker else ""

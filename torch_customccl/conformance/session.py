@@ -20,10 +20,12 @@ from .plan import Selection, portions, select
 from .pool import Pool
 from .profiles import PROFILES
 from .progress import Progress
+from .ranks import launched, own_processes
 from .report.result import Result, RunFacts, build
 from .runner import Limits, Runner
 
 TIER_BUDGET_S = {Tier.SMOKE: 60.0, Tier.STANDARD: 300.0, Tier.FULL: 1200.0, Tier.LARGE: 2400.0}
+OFFICIAL_RUNS = 3
 _PRELOAD = ["torch_customccl.conformance.worker", "torch_customccl.conformance.preload"]
 _HEAVY = ["torch_customccl.conformance.preload_heavy"]
 
@@ -43,6 +45,7 @@ class Request:
     expectations: Path | None = None
     official: bool = False
     repeat: int = 1
+    launcher: str = ""
 
 
 def chosen_cases(request: Request) -> list[Case]:
@@ -59,38 +62,52 @@ def run(request: Request, console: Console) -> Result:
     budget = request.budget_s if request.budget_s is not None else scale * TIER_BUDGET_S[request.selection.tier]
     speed = speed if queue_is_told() else scale
     limits = replace(request.limits, budget_s=budget, scale=scale, speed=speed, confirm_all=request.official)
+    limits = replace(limits, deaths=not request.launcher)
     started, clock = datetime.datetime.now(datetime.timezone.utc), time.monotonic()
-    results, interrupted = _run_cases(request, cases, limits, console)
-    facts = _facts(request, started, time.monotonic() - clock, scale, interrupted)
-    if any(result.reason == "budget" for result in results):
-        facts.unofficial_because.append("the budget ran out before all cases had run")
-        facts.official = False
+    results, spoiled = _run_cases(request, cases, limits, console)
+    facts = _facts(request, started, time.monotonic() - clock, scale, spoiled)
     if request.expectations:
         facts.warnings += expected.apply(results, expected.load(request.expectations), started.date())
     return build(facts, results)
 
 
-def _run_cases(request: Request, cases: list[Case], limits: Limits, console: Console) -> tuple[list[CaseResult], bool]:
+def _run_cases(
+    request: Request, cases: list[Case], limits: Limits, console: Console
+) -> tuple[list[CaseResult], list[str]]:
+    """The results of all runs in one, and what happened that makes them unofficial."""
     os.environ.update({"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "MALLOC_PERTURB_": "165", **request.env})
     heavy = any(case.family == "integration" or case.body == "functional" for case in cases)
+    preload = _PRELOAD + (_HEAVY if heavy else [])
     pool = Pool(
         request.backend,
         request.imports,
         request.selection.device,
         request.env,
         request.pg_options,
-        _PRELOAD + (_HEAVY if heavy else []),
+        launched(request.launcher) if request.launcher else own_processes(request.selection.device, preload),
     )
     try:
         with Progress(len(cases) * request.repeat, limits.budget_s, console) as progress:
-            runner = Runner(pool, limits, progress.add)
-            results = runner.run(portions(cases, request.seed))
-            for _ in range(request.repeat - 1):
+            results: list[CaseResult] = []
+            spoiled: dict[str, None] = {}
+            for _ in range(request.repeat):
                 again = Runner(pool, limits, progress.add).run(portions(cases, request.seed))
-                _merge_repeat(results, again)
-            return results, runner.interrupted
+                spoiled |= dict.fromkeys(text for text in map(_spoils, again) if text)
+                _merge_repeat(results, again) if results else results.extend(again)
+                if _INTERRUPTED in spoiled:
+                    break
+            flaky = sum(result.verdict is Verdict.FLAKY for result in results)
+            return results, [*spoiled, *([f"{flaky} verdicts changed when run again"] if flaky else [])]
     finally:
         pool.close()
+
+
+_INTERRUPTED = "interrupted"
+
+
+def _spoils(result: CaseResult) -> str:
+    reasons = {"budget": "the budget ran out before all cases had run", "interrupted": _INTERRUPTED}
+    return reasons.get(result.reason, "") if result.verdict is Verdict.NOT_RUN else ""
 
 
 def _merge_repeat(results: list[CaseResult], again: list[CaseResult]) -> None:
@@ -102,7 +119,7 @@ def _merge_repeat(results: list[CaseResult], again: list[CaseResult]) -> None:
             first.verdict = Verdict.FLAKY
 
 
-def _facts(request: Request, started: datetime.datetime, seconds: float, scale: float, interrupted: bool) -> RunFacts:
+def _facts(request: Request, started: datetime.datetime, seconds: float, scale: float, spoiled: list[str]) -> RunFacts:
     selection = request.selection
     why = []
     if not request.official:
@@ -113,11 +130,13 @@ def _facts(request: Request, started: datetime.datetime, seconds: float, scale: 
         why.append("an expectations file was used")
     if selection.tier is Tier.SMOKE:
         why.append("smoke tier")
-    if interrupted:
-        why.append("interrupted")
+    if request.launcher:
+        why.append("ranks were started by a launcher")
+    why += spoiled
     prefix = f"python -m torch_customccl.conformance --backend {request.backend}"
     prefix += "".join(f" --import {name}" for name in request.imports)
     prefix += f" --device {selection.device}" if selection.device != "cpu" else ""
+    prefix += f" --launcher {shlex.quote(request.launcher)}" if request.launcher else ""
     prefix += f" --seed {request.seed}"
     return RunFacts(
         backend=request.backend,
@@ -134,4 +153,5 @@ def _facts(request: Request, started: datetime.datetime, seconds: float, scale: 
         seconds=seconds,
         repro_prefix=prefix,
         scale=scale,
+        runs=request.repeat,
     )

@@ -11,6 +11,7 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from multiprocessing.connection import Connection
@@ -96,7 +97,8 @@ def init_group(spec: WorkerSpec, rank: int, suffix: str = "") -> None:
 
 def _prepare(spec: WorkerSpec, rank: int) -> None:
     """Own session, death with the parent, output to files, stacks on a signal, one thread, modules imported."""
-    os.setsid()
+    with suppress(PermissionError):  # a launcher has made this process the leader of its group already
+        os.setsid()
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -41,7 +41,7 @@ def _mode_cases() -> Iterator[Case]:
             if mode == "sync" or (op.name.endswith("_coalesced") and mode not in ("wait", "wait_twice")):
                 continue
             clause = _P2P_CLAUSE.get(mode, _CLAUSE[mode]) if op.name in P2P_OPS else _CLAUSE[mode]
-            for size in (2, 3):
+            for size in (2, 3, 5):
                 smoke = size == 2 and op.name in _SMOKE_OPS and mode in ("wait", "poll", "future", "dropped")
                 dims: dict[str, Any] = {"op": op.name, "dtype": "f32", "numel": _NUMEL, "mode": mode, "kind": mode}
                 if mode.startswith("future"):
@@ -55,7 +55,7 @@ def _mode_cases() -> Iterator[Case]:
                     "call_mode",
                     size,
                     dims,
-                    Tier.SMOKE if smoke else Tier.STANDARD,
+                    Tier.SMOKE if smoke else Tier.FULL if size > 4 else Tier.STANDARD,
                 )
 
 
@@ -70,7 +70,8 @@ def generate() -> Iterator[Case]:
         ("rerun_bits", "AR-03"),
         ("float_error", "AR-04"),
     ):
-        for size in (2, 3):
+        for size in (2, 3, 5, 8):
+            tier = Tier.FULL if size > 4 else Tier.SMOKE if name == "same_bits" else Tier.STANDARD
             yield Case(
                 f"call/all_reduce/{name}/ws{size}",
                 "calling",
@@ -78,7 +79,7 @@ def generate() -> Iterator[Case]:
                 name,
                 size,
                 {"op": "all_reduce", "kind": name},
-                Tier.SMOKE if name == "same_bits" else Tier.STANDARD,
+                tier,
             )
     for dtype in ("f16", "bf16", "f64"):
         yield Case(

@@ -15,22 +15,22 @@ from ..model import Case, Tier, Verdict
 from ..registry import body, family
 
 _ROWS: tuple[tuple[str, str, str, str, tuple[int, ...]], ...] = (
-    ("uneven/all_gather", "uneven_all_gather", "all_gather", "AG-03", (2, 3)),
-    ("uneven/reduce_scatter", "uneven_reduce_scatter", "reduce_scatter", "RS-03", (2, 3)),
-    ("uneven/all_to_all", "uneven_all_to_all", "all_to_all", "AA-04", (2, 3)),
-    ("uneven/all_to_all_single", "uneven_all_to_all_single", "all_to_all_single", "AA-03", (2, 3, 4)),
+    ("uneven/all_gather", "uneven_all_gather", "all_gather", "AG-03", (2, 3, 5)),
+    ("uneven/reduce_scatter", "uneven_reduce_scatter", "reduce_scatter", "RS-03", (2, 3, 5)),
+    ("uneven/all_to_all", "uneven_all_to_all", "all_to_all", "AA-04", (2, 3, 5)),
+    ("uneven/all_to_all_single", "uneven_all_to_all_single", "all_to_all_single", "AA-03", (2, 3, 4, 5, 8)),
     ("uneven/all_to_all_zero", "all_to_all_nothing", "all_to_all_single", "AA-03", (2, 3)),
     ("coll/all_gather_alias", "all_gather_alias", "all_gather_into_tensor", "AG-04", (2, 3)),
     ("coll/reduce_scatter_alias", "reduce_scatter_alias", "reduce_scatter_tensor", "RS-04", (2, 3)),
-    ("barrier/order", "barrier_order", "barrier", "BA-01", (2, 3, 4)),
+    ("barrier/order", "barrier_order", "barrier", "BA-01", (2, 3, 4, 5, 8)),
     ("barrier/async", "barrier_async", "barrier", "BA-01", (2,)),
-    ("barrier/monitored", "monitored", "monitored_barrier", "BA-02", (2, 3)),
+    ("barrier/monitored", "monitored", "monitored_barrier", "BA-02", (2, 3, 5)),
     ("barrier/monitored_names", "monitored_names", "monitored_barrier", "BA-02", (2,)),
     ("sparse/all_reduce", "sparse_sum", "all_reduce", "SP-01", (2, 3)),
-    ("coalesced/mixed_sizes", "coalesced_many", "all_reduce_coalesced", "CO-01", (2, 3)),
+    ("coalesced/mixed_sizes", "coalesced_many", "all_reduce_coalesced", "CO-01", (2, 3, 5)),
     ("coalesced/with_device", "coalesced_device", "all_reduce_coalesced", "CO-01", (2,)),
     *(
-        (f"functional/{op}", "functional", op, "FN-01", (2, 3))
+        (f"functional/{op}", "functional", op, "FN-01", (2, 3, 5))
         for op in ("all_reduce", "all_gather_tensor", "reduce_scatter_tensor", "all_to_all_single", "broadcast")
     ),
 )
@@ -51,7 +51,7 @@ def generate() -> Iterator[Case]:
                 function,
                 size,
                 dims,
-                Tier.SMOKE if size == 2 and name in _SMOKE else Tier.STANDARD,
+                Tier.SMOKE if size == 2 and name in _SMOKE else Tier.FULL if size > 4 else Tier.STANDARD,
                 "fresh" if function == "monitored_names" else "warm",
                 setup,
             )

@@ -53,12 +53,14 @@ def generate() -> Iterator[Case]:
         tier = Tier.SMOKE if op == "all_reduce" else Tier.STANDARD
         yield fault_case(f"timeout/{op}/ws2", "TO-01", "times_out", 2, tier, op=op)
     yield fault_case("timeout/all_reduce/ws3", "TO-01", "times_out", 3)
+    yield fault_case("timeout/all_reduce/ws5", "TO-01", "times_out", 5, Tier.FULL)
     yield fault_case("timeout/of_new_group/ws2", "TO-03", "times_out_in_group", 2)
     yield fault_case("late/all_reduce/ws2", "TO-02", "late_rank", 2)
     yield fault_case("late/barrier/ws3", "TO-02", "late_rank", 3, op="barrier")
     for phase in ("before", "during", "large", "idle"):
-        for size in (2, 3):
-            tier = Tier.SMOKE if phase == "before" and size == 2 else Tier.STANDARD
+        for size in (2, 3, 5):
+            smoke = phase == "before" and size == 2
+            tier = Tier.SMOKE if smoke else Tier.FULL if size > 4 else Tier.STANDARD
             yield fault_case(f"kill/{phase}/ws{size}", "FT-01", "killed_peer", size, tier, (1,), phase=phase)
     yield fault_case("stop/all_reduce/ws2", "FT-02", "stopped_peer", 2, may_die=(1,))
     yield fault_case("peer_exits/all_reduce/ws2", "FT-09", "exited_peer", 2, may_die=(1,))

@@ -43,7 +43,7 @@ def generate() -> Iterator[Case]:
 def _groupings() -> Iterator[Case]:
     for name, row in GROUPINGS.items():
         for op in _OPS:
-            for size in (2, 3, 4):
+            for size in (2, 3, 4, 5, 8):
                 dims = {"op": op, "dtype": "i64", "numel": 37, "group": name, "root": "last", "kind": name}
                 if name != "world" and size >= row.min_size and fits(OPS[op], size, dims):
                     smoke = size == 2 and op in ("all_reduce", "broadcast") and name in ("all", "single")
@@ -54,7 +54,7 @@ def _groupings() -> Iterator[Case]:
                         "in_group",
                         size,
                         dims,
-                        Tier.SMOKE if smoke else Tier.STANDARD,
+                        Tier.SMOKE if smoke else Tier.FULL if size > 4 else Tier.STANDARD,
                     )
     for op in ("all_reduce", "broadcast", "barrier"):
         yield Case(f"group/{op}/non_member/ws3", "groups", "GR-02", "non_member", 3, {"op": op, "kind": "non_member"})
@@ -67,6 +67,10 @@ def _groupings() -> Iterator[Case]:
         {"op": "broadcast", "kind": "global_root"},
     )
     yield Case("group/all_reduce/nested/ws4", "groups", "GR-01", "nested", 4, {"op": "all_reduce", "kind": "nested"})
+    for size, tier in ((4, Tier.STANDARD), (8, Tier.FULL)):
+        for how in ("by_size", "by_enumeration"):
+            dims = {"op": "all_reduce", "kind": f"subgroups_{how}", "how": how}
+            yield Case(f"groups/new_subgroups/{how}/ws{size}", "groups", "GR-06", "subgroups", size, dims, tier)
 
 
 def _lives() -> Iterator[Case]:
@@ -179,6 +183,27 @@ def nested(context: Context) -> None:
         work.wait()
     for value, (_, want) in zip(values, groups, strict=True):
         context.expect(bool((value == want).all()), f"sum {value[0].item()}, expected {want}", Verdict.WRONG_RESULT)
+
+
+@body
+def subgroups(context: Context) -> None:
+    """Pairs made by one call; each rank gets its own pair's group and all ranks the list of all groups."""
+    seconds = timedelta(seconds=context.op_timeout_s)
+    pairs = [[rank, context.size - 1 - rank] for rank in range(context.size // 2)]
+    mine: Any
+    if context.dims["how"] == "by_size":
+        pairs = [[rank, rank + 1] for rank in range(0, context.size, 2)]
+        by_size: Any = dist.new_subgroups
+        mine, every = by_size(2, timeout=seconds)
+    else:
+        enumerated: Any = dist.new_subgroups_by_enumeration
+        mine, every = enumerated(pairs, timeout=seconds)
+    pair = next(pair for pair in pairs if context.rank in pair)
+    context.expect(len(every) == len(pairs), f"{len(every)} groups, expected {len(pairs)}")
+    value = torch.tensor([float(1 << context.rank)], device=context.device)
+    dist.all_reduce(value, group=mine)
+    want = sum(1 << rank for rank in pair)
+    context.expect(value.item() == want, f"sum {value.item()} in the group of {pair}, expected {want}")
 
 
 def _sum_of_ones(context: Context, group: Any = None) -> None:

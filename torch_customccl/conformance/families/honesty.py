@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -28,7 +29,8 @@ def _splitting(context: Context, backend: Any) -> None:
     if isinstance(backend, dist.ProcessGroup) and type(backend).split_group is dist.ProcessGroup.split_group:
         raise NotImplementedError(f"{type(backend).__name__} has no split_group of its own")
     options = getattr(backend, "options", None)
-    arguments = {"opts": options} if options is not None else {}
+    arguments: dict[str, Any] = {"timeout": timedelta(seconds=context.op_timeout_s)}
+    arguments |= {"opts": options} if options is not None else {}
     group: Any = dist.group.WORLD
     child = group.split_group(list(range(context.size)), group_name="child", group_desc="child", **arguments)
     value = torch.ones(3, device=context.device)

@@ -158,7 +158,7 @@ def generate() -> Iterator[Case]:
                 Tier.SMOKE if size == 2 else Tier.STANDARD,
             )
     for op, kind in _CROSS:
-        for size in (2, 3) if op == "all_reduce" else (2,):
+        for size in (2, 3, 5) if op == "all_reduce" else (2,):
             yield Case(
                 f"misuse/{op}/{kind}/ws{size}",
                 "misuse",
@@ -166,6 +166,7 @@ def generate() -> Iterator[Case]:
                 "refused_everywhere",
                 size,
                 {"op": op, "kind": f"{kind}_differs", "differs": kind},
+                Tier.FULL if size > 4 else Tier.STANDARD,
                 isolation="fresh",
                 setup={"op_timeout_s": _TIMEOUT_S, "cost_s": 3.0},
             )

@@ -18,11 +18,12 @@ _OPS = ("all_gather_object", "gather_object", "broadcast_object_list", "scatter_
 def generate() -> Iterator[Case]:
     """Each object operation, from the first and from the last root."""
     for op in _OPS:
-        for size in (2, 3):
+        for size in (2, 3, 5):
             for root in ("first", "last"):
                 if op == "all_gather_object" and root == "last":
                     continue
-                tier = Tier.SMOKE if size == 2 and root == "first" else Tier.STANDARD
+                smoke = size == 2 and root == "first"
+                tier = Tier.SMOKE if smoke else Tier.FULL if size > 4 else Tier.STANDARD
                 yield Case(
                     f"objects/{op}/{root}/ws{size}",
                     "objects",

@@ -17,16 +17,16 @@ from ..registry import body, family
 def generate() -> Iterator[Case]:
     """One case per property."""
     rows = (
-        ("order", "PP-01", (2, 3)),
+        ("order", "PP-01", (2, 3, 5)),
         ("tags_crossed", "PP-02", (2,)),
-        ("any_source", "PP-03", (2, 3)),
-        ("any_source_tag", "PP-03", (3,)),
+        ("any_source", "PP-03", (2, 3, 5, 8)),
+        ("any_source_tag", "PP-03", (3, 5)),
         ("polled_recv", "PP-04", (2,)),
         ("both_ways", "PP-01", (2,)),
-        ("batch_orders", "PP-05", (2, 3)),
+        ("batch_orders", "PP-05", (2, 3, 5, 8)),
         ("posted_late", "PP-07", (2,)),
         ("sizes", "PP-01", (2,)),
-        ("among_collectives", "PP-01", (2, 3)),
+        ("among_collectives", "PP-01", (2, 3, 5)),
         ("many", "PP-01", (2,)),
     )
     for name, clause, sizes in rows:
@@ -39,7 +39,7 @@ def generate() -> Iterator[Case]:
                 name,
                 size,
                 {"op": "send_recv", "kind": name},
-                Tier.SMOKE if smoke else Tier.STANDARD,
+                Tier.SMOKE if smoke else Tier.FULL if size > 4 else Tier.STANDARD,
             )
 
 

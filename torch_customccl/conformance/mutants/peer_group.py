@@ -56,6 +56,7 @@ class PeerGroup(GroupBase):
         self, what: str, meta: tuple[Any, ...], inputs: Sequence[torch.Tensor], finish: Finish
     ) -> ReferenceWork:
         """Give all ranks these inputs; when theirs are here and their meta is the same, ``finish(all inputs)``."""
+        self._here(inputs, what)
         with self._issue_lock:
             self._sequence += 1
             number = self._sequence
@@ -123,13 +124,19 @@ class PeerGroup(GroupBase):
         refuse(not 0 <= root < self.size(), f"root {root} is not a rank of this group of {self.size()}")
 
     def _inputs(self, tensors: Sequence[torch.Tensor], what: str) -> None:
+        self._here(tensors, what)
         dtypes = {tensor.dtype for tensor in tensors}
         refuse(len(dtypes) > 1, f"{what}: tensors of different dtype {dtypes}")
         refuse(
             any(tensor.is_sparse for tensor in tensors), f"{what}: backend reference does not support sparse tensors"
         )
 
+    def _here(self, tensors: Sequence[torch.Tensor], what: str) -> None:
+        away = {tensor.device.type for tensor in tensors} - {"cpu"}
+        refuse(bool(away), f"{what}: backend reference does not serve tensors on {', '.join(sorted(away))}")
+
     def _outputs(self, tensors: Sequence[torch.Tensor], what: str) -> None:
+        self._here(tensors, what)
         for tensor in tensors:
             shared = any(step == 0 and extent > 1 for step, extent in zip(tensor.stride(), tensor.shape, strict=True))
             refuse(shared, f"{what}: elements of an output share memory (stride 0)")

@@ -49,10 +49,12 @@ def as_markdown(result: Result) -> str:
     """Badges, operations, worst findings, environment."""
     suite, product, env = result["suite"], result["product"], result["environment"]
     kind = "official" if suite["official"] else "unofficial: " + "; ".join(suite["unofficial_because"])
+    count = suite.get("runs", 1)
+    tier = f"tier {suite['tier']}" + (f", {count} runs" if count > 1 else "")
     lines = [
         f"# {product['backend']} on {product['device']}: conformance",
         "",
-        f"{suite['name']} {suite['version']} ({suite['git']}), tier {suite['tier']}, seed {suite['seed']}, {kind}. "
+        f"{suite['name']} {suite['version']} ({suite['git']}), {tier}, seed {suite['seed']}, {kind}. "
         f"{result['timing']['started']}, {result['timing']['seconds']:.0f} s.",
         "",
     ]

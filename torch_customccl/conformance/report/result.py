@@ -36,6 +36,7 @@ class RunFacts:
     seconds: float
     repro_prefix: str
     scale: float = 1.0
+    runs: int = 1
     warnings: list[str] = field(default_factory=list)
     mutation_score: dict[str, Any] | None = None
 
@@ -51,6 +52,7 @@ def build(facts: RunFacts, results: list[CaseResult]) -> Result:
             "version": SUITE_VERSION,
             "git": facts.git,
             "tier": facts.tier,
+            "runs": facts.runs,
             "seed": facts.seed,
             "official": facts.official,
             "unofficial_because": facts.unofficial_because,
