@@ -212,3 +212,40 @@ def test_point_to_point_and_collectives_may_cross(ranks):
             assert_same_bits(value, torch.full((count,), 3.0), f"all_reduce of {count}")
 
     ranks(2).run(body)
+
+
+@pytest.mark.parametrize(("size", "seeds"), [(2, 4000), (3, 3000), (4, 3000)])
+def test_random_permutations_of_isend_and_irecv_complete(ranks, size, seeds):
+    """Every rank posts its sends and recvs of a seed in an order of its own, and waits in another one."""
+
+    def body(rank, size, seeds):
+        def value(seed, number):
+            return (seed * 31 + number * 7) % 9973
+
+        for seed in range(seeds):
+            shared = random.Random(seed)
+            messages = [
+                (number, shared.randrange(size), shared.randrange(size), shared.choice((0, 1, 5, 2000)))
+                for number in range(6)
+            ]
+            if seed % 100 == 0:
+                messages.append((6, 0, size - 1, 40_000))  # above the eager limit
+            mine = [
+                (message, send) for message in messages for send in (True, False) if message[1 if send else 2] == rank
+            ]
+            own = random.Random(seed * size + rank)
+            own.shuffle(mine)
+            posted = []
+            for (number, source, target, count), send in mine:
+                if send:
+                    data = torch.full((count,), value(seed, number))
+                    posted.append((dist.isend(data, target, tag=number), None, 0))
+                else:
+                    data = torch.full((count,), -1)
+                    posted.append((dist.irecv(data, source, tag=number), data, value(seed, number)))
+            own.shuffle(posted)
+            for work, data, wanted in posted:
+                work.wait()
+                assert data is None or bool((data == wanted).all()), f"seed {seed}: {data} instead of {wanted}"
+
+    ranks(size).run(body, seeds)
