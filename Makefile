@@ -5,6 +5,9 @@
 # PYTHON=python    use an environment that already has torch instead of making .venv
 # JOBS=2           compiler processes
 #
+# make conformance   judges customccl and gloo by the contract, and the kit by its planted bugs; keeps docs/results (about 15 minutes)
+# make matrix        writes docs/feature-matrix.md from docs/results
+#
 # make bench         measures against gloo, DeepSpeed and the MPIs (about 10 minutes); writes docs/performance.md
 # make bench-quick   the same in about 2 minutes, fewer operations and sizes
 # make bench-big     2, 4, 8 and 16 ranks with a core each, under 9 minutes; needs no network and no set-up but torch
@@ -20,7 +23,7 @@ python := $(if $(PYTHON),$(shell command -v $(PYTHON)),$(CURDIR)/.venv/bin/pytho
 cmake = $(shell $(python) scripts/tool_path.py cmake)
 ctest = $(dir $(cmake))ctest
 
-.PHONY: bench bench-quick bench-big wheel check-torch-versions demo test set-up build lint format test-cpp sanitize test-python test-upstream test-wheel clean
+.PHONY: conformance matrix bench bench-quick bench-big wheel check-torch-versions demo test set-up build lint format test-cpp sanitize test-python test-upstream test-wheel clean
 .NOTPARALLEL:
 
 demo: build
@@ -51,6 +54,25 @@ sanitize: set-up
 
 test-python: build
 	$(python) -m pytest test
+
+# What the standard tier says of each backend, and whether the kit itself is to be trusted. gloo has red cells (exit 1),
+# a backend that does nothing is all unsupported (exit 4); customccl must have none.
+kit = $(python) -m torch_customccl.conformance
+reports = build/conformance
+kept = docs/results
+conformance: build
+	mkdir -p $(reports) $(kept)/kit
+	$(kit) selftest --out $(kept)/kit/selftest.json
+	$(kit) --backend donothing --import torch_customccl.conformance.mutants --out $(reports)/donothing || test $$? = 4
+	$(kit) pack $(reports)/donothing/result.json $(kept)/kit/donothing-cpu.json.gz
+	$(kit) --backend gloo --selftest-score $(kept)/kit/selftest.json --out $(reports)/gloo || test $$? = 1
+	$(kit) pack $(reports)/gloo/result.json $(kept)/gloo-cpu.json.gz
+	$(kit) --backend customccl --selftest-score $(kept)/kit/selftest.json --out $(reports)/customccl; \
+	red=$$?; $(kit) pack $(reports)/customccl/result.json $(kept)/customccl-cpu.json.gz && exit $$red
+
+# One column for each result in docs/results; pytest fails when the page or customccl's smoke tier no longer agree with them.
+matrix:
+	$(kit) matrix $(kept)/*.json.gz --out docs/feature-matrix.md
 
 # Compare two commits, folders or results: $(python) -m benchmarks compare OLD NEW
 bench bench-quick: build

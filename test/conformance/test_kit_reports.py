@@ -16,7 +16,7 @@ import pytest
 
 from torch_customccl.conformance.cli import main
 from torch_customccl.conformance.model import Case, CaseResult, RankOutcome, Verdict
-from torch_customccl.conformance.report import compare, matrix, writer
+from torch_customccl.conformance.report import compare, matrix, portable, writer
 from torch_customccl.conformance.report import result as result_file
 from torch_customccl.conformance.report.result import RunFacts, build, exit_code
 
@@ -78,6 +78,17 @@ def test_a_result_file_is_read_back_and_a_newer_one_refused(tmp_path: Path) -> N
     path.write_text(json.dumps({**ALL, "schema_version": 99}))
     with pytest.raises(ValueError, match="schema version 99"):
         result_file.load(path)
+
+
+def test_a_result_names_no_path_of_its_machine() -> None:
+    result = made(Verdict.HANG)
+    result["suite"]["command"] = "python -m torch_customccl.conformance --backend toy --out '/home/a b' --seed 2"
+    home = Path(portable.__file__).parents[3]
+    texts = (f'File "{home}/torch_customccl/x.py", line 7', 'File "/home/me/lib/python3.11/site-packages/torch/y.py"')
+    result["cases"][0]["ranks"][0]["stack"] = "\n".join(texts)
+    portable.portable(result)
+    assert result["suite"]["command"] == "python -m torch_customccl.conformance --backend toy --seed 2"
+    assert result["cases"][0]["ranks"][0]["stack"] == 'File "torch_customccl/x.py", line 7\nFile "torch/y.py"'
 
 
 def test_junit_counts_and_keeps_the_stacks(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from .model import Tier
 from .plan import Selection
 from .profiles import PROFILES
 from .report import compare, matrix, result, writer
+from .report.portable import portable
 from .runner import Limits
 from .session import OFFICIAL_RUNS, Request, chosen_cases, run
 
@@ -198,8 +199,12 @@ def _pack(words: list[str], console: Console) -> int:
     parser = argparse.ArgumentParser(prog="python -m torch_customccl.conformance pack")
     parser.add_argument("source", type=Path)
     parser.add_argument("target", type=Path, help="a name that ends in .json.gz")
+    parser.add_argument("--selftest-score", type=Path, metavar="FILE", help="score written by selftest --out")
     args = parser.parse_args(words)
-    result.save(result.load(args.source), args.target)
+    packed = portable(result.load(args.source))
+    if args.selftest_score:
+        packed["mutation_score"] = json.loads(args.selftest_score.read_text())
+    result.save(packed, args.target)
     return 0
 
 

@@ -14,6 +14,7 @@ from ..contract import CLAUSES, level_of
 from ..model import CaseResult, Level, Verdict, gate
 from ..profiles import profile_results
 from ..runner import finding_key
+from .portable import portable
 
 Result = dict[str, Any]
 
@@ -45,7 +46,7 @@ def build(facts: RunFacts, results: list[CaseResult]) -> Result:
     """The whole result as plain data."""
     cases = [_case(facts, result) for result in results]
     gates = Counter(row["gate"] for row in cases if not row.get("expected"))
-    return {
+    whole: Result = {
         "schema_version": SCHEMA_VERSION,
         "suite": {
             "name": SUITE_NAME,
@@ -75,6 +76,7 @@ def build(facts: RunFacts, results: list[CaseResult]) -> Result:
         },
         "cases": cases,
     }
+    return portable(whole)
 
 
 def _case(facts: RunFacts, result: CaseResult) -> Result:
