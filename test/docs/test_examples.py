@@ -1,4 +1,4 @@
-"""The examples in README.md, docs/install.md and docs/use.md run as they stand.
+"""The examples in README.md, docs/install.md, docs/use.md and docs/launch.md run as they stand.
 
 A Python block with file=NAME is a program of its own; ranks=N: started by torchrun. The other Python blocks of a page,
 put one behind the other, are one program for two ranks. A bash block with "run" is run, the others are only parsed.
@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from pages import ROOT, Block, blocks, name
 
-PAGES = [ROOT / "README.md", ROOT / "docs/install.md", ROOT / "docs/use.md"]
+PAGES = [ROOT / "README.md", ROOT / "docs/install.md", ROOT / "docs/use.md", ROOT / "docs/launch.md"]
 SKIP_COMPILING = "DOCS_SKIP_COMPILING"
 
 
