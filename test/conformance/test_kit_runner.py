@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from torch_customccl.conformance import fair_clock
+from torch_customccl.conformance import cli, fair_clock
 from torch_customccl.conformance.fair_clock import FairClock
 from torch_customccl.conformance.model import Case, CaseResult, RankOutcome, Verdict
 from torch_customccl.conformance.plan import Portion
 from torch_customccl.conformance.pool import StartFailedError
 from torch_customccl.conformance.runner import Limits, Runner
+from torch_customccl.conformance.session import merge_repeat
 
 Play = Callable[[Case, list[str]], str]
 """(case, ids of the cases that this worker set has run before) -> outcome of both ranks."""
@@ -109,6 +110,34 @@ def test_after_three_hangs_of_a_kind_the_rest_of_that_kind_does_not_run() -> Non
 def test_when_the_time_is_spent_the_rest_does_not_run() -> None:
     results = run(PlayedPool(in_turn()), cases("a", "b"), budget_s=-1.0)
     assert {(result.verdict, result.reason) for result in results.values()} == {(Verdict.NOT_RUN, "budget")}
+
+
+def test_an_interrupt_leaves_a_result_for_every_case() -> None:
+    def play(case: Case, before: list[str]) -> str:
+        if case.id == "b":
+            raise KeyboardInterrupt
+        return "ok"
+
+    results = run(PlayedPool(play), cases("a", "b", "c"))
+    assert [result.verdict.value for result in results.values()] == ["pass", "not_run", "not_run"]
+    assert {results[name].reason for name in "bc"} == {"interrupted"}
+
+
+def test_a_verdict_that_changes_between_runs_is_flaky() -> None:
+    one, two = cases("a", "b")
+    results = [CaseResult(one, Verdict.PASS), CaseResult(two, Verdict.PASS)]
+    again = [CaseResult(one, Verdict.PASS), CaseResult(two, Verdict.ERROR, reason="internal failure 7")]
+    merge_repeat(results, again)
+    assert [result.verdict for result in results] == [Verdict.PASS, Verdict.FLAKY]
+    assert results[1].reason == "pass, then error on repeat: internal failure 7"
+
+
+def test_an_official_run_allows_no_filter_and_is_three_runs() -> None:
+    parse = cli._parser().parse_args
+    assert cli._request(parse(["--backend", "toy", "--official"])).repeat == 3
+    for words in (["--case", "x"], ["--profile", "core"], ["--tier", "smoke"], ["--launcher", "mpirun -n {n} {cmd}"]):
+        with pytest.raises(ValueError, match="--official allows no"):
+            cli._request(parse(["--backend", "toy", "--official", *words]))
 
 
 def test_a_group_that_cannot_be_made_is_a_verdict_for_each_case() -> None:

@@ -93,7 +93,7 @@ def _run_cases(
             for _ in range(request.repeat):
                 again = Runner(pool, limits, progress.add).run(portions(cases, request.seed))
                 spoiled |= dict.fromkeys(text for text in map(_spoils, again) if text)
-                _merge_repeat(results, again) if results else results.extend(again)
+                merge_repeat(results, again) if results else results.extend(again)
                 if _INTERRUPTED in spoiled:
                     break
             flaky = sum(result.verdict is Verdict.FLAKY for result in results)
@@ -110,7 +110,7 @@ def _spoils(result: CaseResult) -> str:
     return reasons.get(result.reason, "") if result.verdict is Verdict.NOT_RUN else ""
 
 
-def _merge_repeat(results: list[CaseResult], again: list[CaseResult]) -> None:
+def merge_repeat(results: list[CaseResult], again: list[CaseResult]) -> None:
     """A case whose verdict changes between repeats is flaky."""
     for first, other in zip(results, again, strict=True):
         if first.verdict is not other.verdict and Verdict.NOT_RUN not in (first.verdict, other.verdict):
