@@ -21,7 +21,7 @@ from benchmarks.plan import Cell, Plan
 from benchmarks.sampling import round_order
 
 Cells = dict[tuple[str, int], dict[str, Any]]  # (operation, elements) -> what the program printed
-RUN_SECONDS = 60
+RUN_SECONDS = 40
 REGION_BYTES = 1 << 20
 
 

@@ -103,7 +103,7 @@ _BUILDS = {"floor": native.load_noop, "deepspeed": install.load_deepspeed}
 def collect(plan: Plan, progress: Callable[[str, int], None]) -> tuple[list[Event], dict[str, Any]]:
     """All cells of all numbers of ranks, and facts about the peers. Before each cell: progress(title, cells done)."""
     cells: list[Event] = []
-    facts: dict[str, Any] = {"missing": prepare(plan.peers), "idle_share_of_a_core": {}, "failed": {}}
+    facts: dict[str, Any] = {"missing": prepare(plan.peers), "footprint": {}, "failed": {}, "left_out": []}
     plan = replace(plan, peers=[name for name in plan.peers if name not in facts["missing"]])
     done = 0
     for ranks in plan.ranks:
@@ -111,7 +111,10 @@ def collect(plan: Plan, progress: Callable[[str, int], None]) -> tuple[list[Even
             for event in events(plan, ranks):
                 if event["event"] == "peers":
                     facts["missing"].update(event["missing"])
-                    facts["idle_share_of_a_core"][str(ranks)] = event["idle_share_of_a_core"]
+                elif event["event"] == "footprint":
+                    facts["footprint"][str(ranks)] = event["figures"]
+                elif event["event"] == "left_out":
+                    facts["left_out"].append(event["title"])
                 elif event["event"] == "begin":
                     progress(event["title"], done)
                 elif event["event"] == "cell":

@@ -44,6 +44,7 @@ class Plan:
     styles: list[str] = field(default_factory=list)
     dtypes: list[str] = field(default_factory=list)
     workloads: list[str] = field(default_factory=list)
+    most_seconds: float = 600.0  # per number of ranks; cells that would begin later are left out
     c_level: bool = True
     c_sizes: list[int] = field(default_factory=list)
     c_rounds: int = 3
@@ -126,6 +127,7 @@ def quick(ranks: list[int], peers: list[str]) -> Plan:
         styles=["dist", "direct", "async", "functional"],
         dtypes=["float32"],
         workloads=["ddp_step", "new_group"],
+        most_seconds=180.0,
         c_sizes=[8, 64 * KIB, MIB, 16 * MIB],
         c_rounds=2,
         c_budget=20.0,
@@ -145,6 +147,7 @@ def full(ranks: list[int], peers: list[str]) -> Plan:
         styles=["dist", "direct", "async", "functional"],
         dtypes=["float32", "bfloat16", "float16"],
         workloads=["ddp_step", "fsdp2_step", "token_loop", "new_group"],
+        most_seconds=400.0,
         c_sizes=list(C_SIZES),
         c_budget=60.0,
     )
@@ -162,6 +165,7 @@ def big(ranks: list[int], peers: list[str]) -> Plan:
         sizes=list(COARSE_SIZES),
         styles=["dist", "direct"],
         dtypes=["float32"],
+        most_seconds=80.0,
         c_sizes=list(COARSE_SIZES),
         c_budget=20.0,
     )

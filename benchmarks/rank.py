@@ -17,9 +17,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from benchmarks import buffers, native, workloads
+from benchmarks import buffers, footprint, native, workloads
 from benchmarks.operations import actual_size
-from benchmarks.peers import PEERS, TIMEOUT, Peer, UnsupportedError
+from benchmarks.peers import OURS, PEERS, TIMEOUT, Peer, UnsupportedError
 from benchmarks.plan import STEP, Cell, Plan
 from benchmarks.sampling import Burst, burst_for, enough, round_order
 from benchmarks.shared_region import CAPACITY, SharedRegion
@@ -75,12 +75,15 @@ class Rank:
                 missing[name] = why
             else:
                 self.peers.append(peer)
-        before = time.process_time()
-        time.sleep(0.2)
-        idle = (time.process_time() - before) / 0.2
-        self.say(
-            "peers", names=[peer.name for peer in self.peers], missing=missing, idle_share_of_a_core=round(idle, 4)
-        )
+        self.say("peers", names=[peer.name for peer in self.peers], missing=missing)
+
+    def _footprint(self) -> dict[str, float]:
+        figures = {"idle share of a core": footprint.idle_share()}
+        for peer in self.peers:
+            if peer.name == OURS:
+                figures["waiting share of a core"] = footprint.waiting_share(peer, self.region)
+                figures["bytes per group"] = footprint.bytes_per_group(peer)
+        return figures
 
     def _together(self, action: Callable[[], Any]) -> tuple[Any, str]:
         """Does it on every rank; None and a reason on all of them if it failed on any."""
@@ -169,9 +172,15 @@ class Rank:
                 samples[number] = duration
 
     def run(self) -> None:
+        begin = time.monotonic()
         self.make_peers()
+        self.say("footprint", figures=self._footprint())
         for cell in self.plan.cells(self.region.ranks):
-            self.say("begin", title=cell.title(self.region.ranks))
+            title = cell.title(self.region.ranks)
+            if self.region.exchange(time.monotonic() - begin > self.plan.most_seconds)[0]:  # rank 0's clock decides
+                self.say("left_out", title=title)
+                continue
+            self.say("begin", title=title)
             self.say("cell", cell=self.measure(cell))
         self.say("end")
 

@@ -56,6 +56,8 @@ def _warn(values: dict[str, Any], console: Console) -> None:
             console.print(f"without {name}: {why}", style="yellow", markup=False)
         for name, why in values.get(level, {}).get("failed", {}).items():
             console.print(f"{name} failed: {why}", style="red", markup=False)
+    if left_out := values["python_level"]["left_out"]:
+        console.print(f"time was up: {len(left_out)} cells left out", style="yellow")
     taken = values["cores_taken"]
     if Results(values).busy:
         said = f"other programs took {taken['others']:.2f} cores, the hypervisor {taken['stolen']:.2f}: expect noise"

@@ -5,12 +5,17 @@ from typing import Any
 
 from benchmarks.peers import OURS, OURS_SHARED
 from benchmarks.plan import STEP
-from benchmarks.report import targets
+from benchmarks.report import targets, words
 from benchmarks.report.targets import KIB, MIB, MS, US, Target
 from benchmarks.results import Results
 
 _TWO: dict[str, Any] = {"style": "dist", "ranks": 2}
 _ALL_REDUCE: dict[str, Any] = {"operation": "all_reduce", "ranks": 2}
+
+
+def _share_of_a_core(figure: str) -> targets.Check:
+    return targets.footprint(figure, 0.01, lambda share: f"{share:.2%} of a core")
+
 
 TARGETS = (
     Target(
@@ -111,7 +116,13 @@ TARGETS = (
         targets.at_most(8 * US, level="c", operation="all_reduce", ranks=8, size=8),
     ),
     Target("bfloat16 all_reduce, elements per second", "at least float32's", targets.low_precision),
-    Target("an idle process with all groups", "under 1 % of a core", targets.idle),
+    Target("an idle process with groups of all peers", "under 1 % of a core", _share_of_a_core("idle share of a core")),
+    Target("a rank that waits half a second", "under 1 % of a core", _share_of_a_core("waiting share of a core")),
+    Target(
+        "memory of one more group, Python objects included",
+        "under 64 KiB",
+        targets.footprint("bytes per group", 64 * KIB, lambda count: words.size(int(count))),
+    ),
     Target(
         "new group over the same ranks, barrier, end",
         "1 ms more than torch alone",

@@ -108,6 +108,8 @@ def _facts(values: dict[str, Any]) -> Iterator[str]:
         yield f"- C level: {'; '.join(libraries)}; each with its own defaults, {pinned}."
     settings = ", ".join(f"{name}={value}" for name, value in machine["settings"].items()) or "all defaults"
     yield f"- Settings of customccl: {settings}. Python ranks: one thread (OMP_NUM_THREADS=1), not pinned."
+    if left_out := values["python_level"]["left_out"]:
+        yield f"- Left out, because the time was up: {len(left_out)} cells, the first of them `{left_out[0]}`."
     for level in (values["python_level"], c_level):
         for kind in ("missing", "failed"):
             for name, why in level.get(kind, {}).items():

@@ -196,11 +196,14 @@ def low_precision(results: Results) -> Verdict:
     return Verdict(f"{count - len(bad)} of {count} sizes" + (": not " + "; ".join(bad) if bad else ""), not bad)
 
 
-def idle(results: Results) -> Verdict:
-    share = results.values["python_level"]["idle_share_of_a_core"].get("2")
-    return (
-        NOT_MEASURED if share is None else Verdict(f"{share:.1%} of a core, all peers' groups together", share < 0.01)
-    )
+def footprint(figure: str, limit: float, show: Callable[[float], str]) -> Check:
+    """A figure of footprint.py, with 2 ranks."""
+
+    def check(results: Results) -> Verdict:
+        value = results.values["python_level"]["footprint"].get("2", {}).get(figure)
+        return NOT_MEASURED if value is None else Verdict(show(value), value < limit)
+
+    return check
 
 
 def communication(factor: float) -> Check:

@@ -24,7 +24,12 @@ def made_up(cells: list[dict[str, Any]], others: float = 0.0) -> Results:
     near = {"processors": [0, 1], "round_trip_ns": 80.0, "distance": "near (one last-level cache)"}
     copies = [{"bytes": 4096, "plain": 50.0, "streaming": 20.0}, {"bytes": 1 << 20, "plain": 10.0, "streaming": None}]
     now = {"load_average": 0.5, "placement": [near]}
-    facts = {"missing": {"deepspeed": "not here"}, "failed": {}, "idle_share_of_a_core": {"2": 0.001}}
+    facts = {
+        "missing": {"deepspeed": "not here"},
+        "failed": {},
+        "footprint": {"2": {"idle share of a core": 0.001, "bytes per group": 1e5}},
+        "left_out": [],
+    }
     machine = {
         "date": "2026-01-02T03:04:05+00:00",
         "processor": "Some CPU",

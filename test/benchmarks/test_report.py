@@ -72,6 +72,9 @@ def test_targets_are_reached_missed_or_unknown() -> None:
     assert rows["`dist.broadcast` 8 B", "floor + 0.6 us"] == "**missed**"
     assert rows["`dist.all_gather_into_tensor` 8 B", "floor + 0.6 us"] == "reached"
     assert rows["`dist.all_reduce` 64 MiB", "9x gloo"] == "?"
+    assert rows["an idle process with groups of all peers", "under 1 % of a core"] == "reached"
+    assert rows["memory of one more group, Python objects included", "under 64 KiB"] == "**missed**"
+    assert rows["a rank that waits half a second", "under 1 % of a core"] == "?"
     assert rows["DDP step: communication", "5x below gloo"] == "reached"
 
 

@@ -44,6 +44,11 @@ def test_a_small_run_writes_samples_that_a_page_is_made_of(tmp_path: Path) -> No
     assert found.values["machine"]["cores_usable"] >= 1
     assert found.values["before"]["placement"] or found.cores == 1
     assert found.values["ceiling"][0]["copies"]
+    assert found.values["python_level"]["footprint"]["2"].keys() == {
+        "idle share of a core",
+        "waiting share of a core",
+        "bytes per group",
+    }
     page.write([found], tmp_path / "page" / "performance.md")
     assert "barrier" in (tmp_path / "page" / "performance.md").read_text()
 
