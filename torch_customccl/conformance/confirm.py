@@ -10,13 +10,14 @@ from .model import Case, CaseResult, Verdict
 Alone = Callable[[Case, list[Case]], CaseResult]
 """Runs a case in a new worker set, after the given cases."""
 TIMEOUT_LIKE = frozenset({Verdict.HANG, Verdict.ASYMMETRIC, Verdict.CRASH})
-_TIMED = frozenset({Verdict.HANG, Verdict.ASYMMETRIC, Verdict.ERROR, Verdict.LEAK, Verdict.NONSTRICT})
+TIMED = frozenset({Verdict.HANG, Verdict.ASYMMETRIC, Verdict.ERROR, Verdict.LEAK, Verdict.NONSTRICT})
+"""What a rank may get because it came too late."""
 _STARVED_SHARE = 0.2
 
 
 def starved(result: CaseResult, op_timeout_s: float) -> bool:
     """True if a rank stood in line for a processor so long that time alone may have made this verdict."""
-    return result.verdict in _TIMED and result.queued_s > _STARVED_SHARE * op_timeout_s
+    return result.verdict in TIMED and result.queued_s > _STARVED_SHARE * op_timeout_s
 
 
 def confirmed(result: CaseResult, before: list[Case], alone: Alone, until: float, was_starved: bool) -> CaseResult:

@@ -144,7 +144,7 @@ class CaseResult:
     reason: str = ""
     duration_ms: float = 0.0
     queued_s: float = 0.0
-    """How long a rank stood in line for a processor meanwhile; measured for what did not pass."""
+    """How long a rank stood in line for a processor meanwhile; measured where time may have made the verdict."""
     rerun: dict[str, Any] = field(default_factory=dict)
     expected: dict[str, Any] = field(default_factory=dict)
 

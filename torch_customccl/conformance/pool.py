@@ -44,7 +44,7 @@ class WorkerSet:
         self.ran: list[Case] = []
         self.alive = True
         self._pipes, self._processes = start(spec)
-        self._clock = FairClock(0.0, ())
+        self._clock = self._case_clock = FairClock(0.0, ())
         self._started(self._collect("ready", START_LIMIT_S, grace_s=2.0))
         if probe_s is not None and spec.init:
             self._probe_at_start(probe_s)
@@ -69,6 +69,7 @@ class WorkerSet:
         self.ran.append(case)
         self._send("case", case)
         outcomes = self._collect("done", deadline_s, grace_s=1.5, may_die=case.may_die)
+        self._case_clock = self._clock
         for outcome in outcomes:
             if outcome.outcome in ("stuck", "died") and outcome.rank not in case.may_die:
                 self.alive = False
@@ -87,8 +88,8 @@ class WorkerSet:
         return good
 
     def queued_s(self) -> float:
-        """How long a rank has stood in line for a processor since it was last asked something."""
-        return self._clock.queued_s()
+        """How long a rank has stood in line for a processor since its last case began."""
+        return self._case_clock.queued_s()
 
     def _send(self, kind: str, payload: object) -> None:
         for pipe in self._pipes:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from queue import Empty, Queue
 from typing import Any
 
-from .confirm import confirmed, starved
+from .confirm import TIMED, confirmed, starved
 from .judge import judge
 from .model import RED, Case, CaseResult, Verdict
 from .plan import Portion
@@ -150,13 +150,13 @@ class Runner:
         for outcome in outcomes:
             if outcome.outcome == "died":
                 outcome.traceback = workers.log(outcome.rank)
-        queued_s = 0.0 if all(outcome.outcome == "ok" for outcome in outcomes) else workers.queued_s()
         usable: bool | None = None
         if workers.alive and any(outcome.outcome in ("raised", "check") for outcome in outcomes):
             usable = workers.usable(case, self._deadline(case))
+        verdict, reason = judge(case, outcomes, usable)
+        queued_s = workers.queued_s() if verdict in TIMED else 0.0
         if not workers.alive:
             workers.kill()
-        verdict, reason = judge(case, outcomes, usable)
         took_ms = round((time.monotonic() - started) * 1e3, 2)
         return CaseResult(case, verdict, outcomes, reason, took_ms, queued_s)
 
