@@ -33,7 +33,7 @@ def in_ranks(size: int, body: Callable[[int], Any]) -> list[Any]:
         except Exception as error:
             outcomes[rank] = error
 
-    threads = [threading.Thread(target=run, args=(rank,), daemon=True) for rank in range(size)]
+    threads = [threading.Thread(target=run, args=(rank,), name=str(rank), daemon=True) for rank in range(size)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import socket
 import subprocess
 import sys
+import threading
 from datetime import timedelta
 
 import pytest
@@ -13,6 +15,7 @@ import torch.distributed as dist
 from processes import LIMIT, coordinators, fresh_launch, in_ranks, info
 
 from torch_customccl.launch import Coordinator, LaunchInfo
+from torch_customccl.launch import coordinator as coordinator_module
 from torch_customccl.launch.node import Page, shares_memory
 
 SHORT = timedelta(milliseconds=300)
@@ -178,6 +181,65 @@ def test_a_launch_that_tells_no_place():
     ):
         with pytest.raises(ConnectionError, match=says):
             Coordinator(LaunchInfo.detect(variables), timeout=SHORT)
+
+
+def test_several_nodes(monkeypatch):
+    """As if even and odd ranks could not share memory."""
+
+    class PageOfHalf(Page):
+        def __init__(self):
+            super().__init__()
+            self.name = str(int(threading.current_thread().name) % 2)
+
+    monkeypatch.setattr(coordinator_module, "Page", PageOfHalf)
+    monkeypatch.setattr(
+        coordinator_module, "shares_memory", lambda name, _: int(name) == int(threading.current_thread().name) % 2
+    )
+
+    def body(coordinator):
+        rank = coordinator.rank
+        assert coordinator.local_ranks == tuple(range(rank % 2, 5, 2)) and coordinator.local_rank == rank // 2
+        assert (coordinator.node_rank, coordinator.node_count) == (rank % 2, 2)
+        assert coordinator.is_local_master() == (rank < 2) and coordinator.is_master() == (rank == 0)
+        assert coordinator.once_per_node(lambda: rank) == rank % 2
+        coordinator.local_barrier()
+        return coordinator.node_id
+
+    answers = coordinators(5, body, local_size=3, master_addr="127.0.0.1")
+    assert len(set(answers[0::2])) == len(set(answers[1::2])) == 1 and answers[0] != answers[1]
+
+
+def _last_words(launch, rank):
+    coordinator = Coordinator(info(rank, 2, launch), timeout=LIMIT)
+    coordinator.barrier()
+    assert coordinator.broadcast(b"the last" if rank == 0 else None) == b"the last"
+
+
+def test_rank_0_ends_when_the_others_have_read(rank_pool):
+    """Its store ends with it. Here every process ends as soon as it can. (The pool's server of processes has torch.)"""
+    context = multiprocessing.get_context("forkserver")
+    launches = [fresh_launch() + os.urandom(4).hex() for _ in range(3)]
+    started = [context.Process(target=_last_words, args=(launch, rank)) for launch in launches for rank in (0, 1)]
+    for process in started:
+        process.start()
+    for process in started:
+        process.join(90)
+    assert [process.exitcode for process in started] == [0] * len(started)
+
+
+def test_a_forked_child_is_refused():
+    def body(coordinator):
+        child = os.fork()
+        if child == 0:
+            try:
+                coordinator.barrier()
+            except RuntimeError as error:
+                os._exit(0 if "forked" in str(error) else 2)
+            os._exit(3)
+        assert os.waitpid(child, 0)[1] == 0
+        coordinator.barrier()
+
+    coordinators(1, body)
 
 
 def test_nodes_are_told_apart_by_their_memory():

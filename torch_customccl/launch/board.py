@@ -1,5 +1,6 @@
 """Bytes exchanged among ranks through a store: what a Coordinator is made of."""
 
+import os
 import time
 from collections.abc import Sequence
 from datetime import timedelta
@@ -21,7 +22,7 @@ class Board:
     def __init__(self, store: dist.Store, name: str, members: Sequence[int], rank: int, timeout: timedelta) -> None:
         self._store, self._name, self._timeout = dist.PrefixStore(name, store), name, timeout
         self.members, self.rank = tuple(members), rank
-        self._round = 0
+        self._round, self._pid = 0, os.getpid()
         self._broken: str | None = None
         self._unread = 1  # the first round that some member may not have read yet
 
@@ -47,6 +48,8 @@ class Board:
     def _exchange(self, what: str, data: bytes, sources: Sequence[int], timeout: timedelta | None) -> list[bytes]:
         if self._broken is not None:
             raise RuntimeError(f"{what} refused: this coordinator failed before: {self._broken}")
+        if os.getpid() != self._pid:
+            raise RuntimeError(f"{what} refused: this process was forked, and the connection is its parent's")
         self._round += 1
         try:
             return self._one_round(what, data, sources, timeout or self._timeout)

@@ -12,7 +12,6 @@ The TCPStore inside torch is what all else in torch expects of a store (threads,
 wires are left alone once the ranks have met, so MPI_Init and MPI_Finalize of the program find them as they expect.
 """
 
-import atexit
 import dataclasses
 import os
 import secrets
@@ -22,6 +21,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from datetime import timedelta
+from multiprocessing.util import Finalize
 from typing import Any
 
 import torch.distributed as dist
@@ -45,7 +45,8 @@ class Meeting:
         self.info, self.store, self.door = info, store, door
         self.boards: deque[Board] = deque(maxlen=16)  # the latest: what came before has been read
         if door is not None:
-            atexit.register(self._last_words, os.getpid())
+            # Not atexit: processes of multiprocessing end without it.
+            Finalize(None, self._last_words, args=(os.getpid(),), exitpriority=0)
 
     def all_are_in(self) -> None:
         """Nobody will knock any more."""
