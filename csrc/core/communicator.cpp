@@ -8,6 +8,7 @@
 #include "engines/self/self_engine.h"
 #include "engines/shm/shm_engine.h"
 #include "host/host_arena.h"
+#include "platform/log.h"
 #include "platform/process.h"
 
 namespace customccl {
@@ -122,7 +123,9 @@ int Communicator::looks() const {
 }
 
 void Communicator::wait_for(Lane& lane, const Task& task) {
-  wait_until(spin_, bell_, [&] { return task.done(); }, [&] { return lane.drive(); }, [&] { drive_slowly(lane); });
+  Nanos told{0};
+  wait_until(
+      spin_, bell_, [&] { return task.done(); }, [&] { return lane.drive(); }, [&] { drive_slowly(lane, task, told); });
 }
 
 void Communicator::post(const std::shared_ptr<Task>& task) {
@@ -141,9 +144,10 @@ bool Communicator::wait(Task& task, Nanos limit) {
     return true;
   }
   const Deadline deadline(limit);
+  Nanos told{0};
   wait_until(
       spin_, bell_, [&] { return task.done() || deadline.passed(); }, [&] { return lane.drive(); },
-      [&] { drive_slowly(lane); });
+      [&] { drive_slowly(lane, task, told); });
   return task.done();
 }
 
@@ -156,9 +160,15 @@ bool Communicator::poll(Task& task) {
   return task.done();
 }
 
-void Communicator::drive_slowly(Lane& lane) {
+void Communicator::drive_slowly(Lane& lane, const Task& task, Nanos& told) {
   lane.inspect();
   Progress::get().drive_others(lane);
+  const Nanos waited = task.deadline().elapsed();
+  if (!log_enabled(LogLevel::kDebug) || waited < told + std::chrono::seconds(1) || task.done()) return;
+  told = waited;
+  log(LogLevel::kDebug, "rank " + std::to_string(global_rank(spec_.rank)) + " waits in " + describe_call(task) +
+                            " of group \"" + spec_.name + "\" since " + seconds(waited) + " for " +
+                            list(lane.awaited(task)));
 }
 
 void Communicator::abort(const std::string& why) {
@@ -224,17 +234,20 @@ Status Communicator::timed_out(const std::vector<int>& awaited) const {
           awaited.empty() ? -1 : global_rank(awaited[0])};
 }
 
-Status Communicator::explain(const Task& task, const Status& why) const {
-  const CallRecord record = record_of(task.call(), task.operation().sequence);
-  const std::string data = describe_data(record);
-  std::string what = describe_op(record);
+std::string Communicator::describe_call(const Task& task) const {
+  std::string what = describe_op(record_of(task.call(), task.operation().sequence));
   if (task.call().op == Op::kSend) what += " to rank " + std::to_string(global_rank(task.call().peer));
   if (task.call().op == Op::kRecv) {
     what += task.call().peer == kAnySource ? " from any rank"
                                            : " from rank " + std::to_string(global_rank(task.call().peer));
   }
+  return what;
+}
+
+Status Communicator::explain(const Task& task, const Status& why) const {
+  const std::string data = describe_data(record_of(task.call(), task.operation().sequence));
   return {why.code,
-          "customccl: " + what + " of group \"" + spec_.name + "\" failed on rank " +
+          "customccl: " + describe_call(task) + " of group \"" + spec_.name + "\" failed on rank " +
               std::to_string(global_rank(spec_.rank)) + ": " + why.message + " (waited " +
               seconds(task.deadline().elapsed()) + " of " + seconds(task.deadline().limit()) +
               (data.empty() ? "" : "; " + data) + "). The group is closed. " + advice(why.code),

@@ -61,7 +61,10 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Communicator(GroupSpec spec, std::unique_ptr<Engine> engine, std::uint64_t first_number, bool processor_each,
                Doorbell& bell);
   Lane& lane_of(const Call& call) const;
-  void drive_slowly(Lane& lane);
+  // Every so often in a long wait; `told`: when the log last heard of it, counted like the task's time.
+  void drive_slowly(Lane& lane, const Task& task, Nanos& told);
+  // "recv #3 from rank 7"
+  std::string describe_call(const Task& task) const;
   int looks() const;
   std::string list(const std::vector<int>& members) const;
   void wait_for(Lane& lane, const Task& task);

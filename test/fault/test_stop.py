@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import threading
 from datetime import timedelta
@@ -11,6 +12,7 @@ import torch
 import torch.distributed as dist
 from expectations import check_names, check_refused, reports_of, survive
 from harness.messages import Returned
+from harness.programs import run_ranks
 from harness.rank import error_of, group_works, hear_parent, tell_parent
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
@@ -194,3 +196,10 @@ def test_signals_that_a_program_handles_do_not_disturb_an_op(ranks):
         workers.tell(rank, "enough")
     outcomes = workers.finish()
     assert all(isinstance(outcome, Returned) and outcome.value > 0 for outcome in outcomes), outcomes
+
+
+def test_the_log_tells_once_a_second_what_a_rank_waits_for():
+    ended = run_ranks("late_rank.py", 2, "2.5", CUSTOMCCL_LOG="debug")
+    lines = re.findall(r"rank 0 waits in all_reduce #\d+ of group .* since [\d.]+ s for rank 1\b", ended[0].output)
+    assert 1 <= len(lines) <= 2, ended[0]
+    assert "waits" not in ended[1].output
