@@ -72,12 +72,12 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
     made.dtypes = _chosen(arguments.dtypes, made.dtypes, ELEMENT_BYTES)
     made.workloads = _chosen(arguments.workloads, made.workloads, WORKLOADS)
     if arguments.sizes:
-        made.sizes = made.c_sizes = [parse_size(word) for word in arguments.sizes.split(",")]
+        made.sizes = made.c_sizes = made.c_coarse_sizes = [parse_size(word) for word in arguments.sizes.split(",")]
     if arguments.seconds:
         made.limits = replace(made.limits, seconds=arguments.seconds)
     if arguments.rounds:
         made.limits = Limits(made.limits.seconds, arguments.rounds, arguments.rounds)
-        made.c_rounds = arguments.rounds
+        made.c_rounds = made.c_large_rounds = arguments.rounds
     made.c_level = made.c_level and not arguments.no_c
     return made
 

@@ -160,7 +160,7 @@ def collect(plan: Plan, progress: Callable[[str, int], None]) -> tuple[list[dict
                 if library not in able:
                     continue
                 try:
-                    version, measured = run_once(library, ranks, plan.c_cells(ranks), plan.c_seconds)
+                    version, measured = run_once(library, ranks, plan.c_cells(ranks, number), plan.c_seconds)
                 except LibraryFailedError as error:
                     facts["failed"][f"{library.name}, {ranks} ranks"] = str(error)
                     able.remove(library)
@@ -181,13 +181,13 @@ def turns(plan: Plan) -> int:
 
 def _cell(cell: Cell, ranks: int, runs: dict[str, list[list[Cells]]]) -> dict[str, Any]:
     key = (cell.operation, element_count(cell.operation, cell.dtype, ranks, cell.size))
-    peers = {
-        name: {
-            "wrong": sum(turn[key]["wrong"] for both in rounds for turn in both),
-            "samples": [[turn[key]["samples"] for turn in both] for both in rounds],
+    peers = {}
+    for name, rounds in runs.items():
+        has = [both for both in rounds if all(key in turn for turn in both)]
+        peers[name] = {
+            "wrong": sum(turn[key]["wrong"] for both in has for turn in both),
+            "samples": [[turn[key]["samples"] for turn in both] for both in has],
         }
-        for name, rounds in runs.items()
-    }
     size = actual_size(cell.operation, cell.dtype, ranks, cell.size)
     return {**asdict(cell), "level": "c", "ranks": ranks, "size_wanted": cell.size, "size": size, "peers": peers}
 

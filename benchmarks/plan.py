@@ -45,15 +45,25 @@ class Plan:
     dtypes: list[str] = field(default_factory=list)
     workloads: list[str] = field(default_factory=list)
     most_seconds: float = 600.0  # per number of ranks; cells that would begin later are left out
+    coarse_seconds: float = 80.0  # the same for numbers of ranks that are measured coarsely
     c_level: bool = True
     c_sizes: list[int] = field(default_factory=list)
-    c_rounds: int = 3
+    c_coarse_sizes: list[int] = field(default_factory=list)
+    c_rounds: int = 5
+    c_large_rounds: int = 2  # sizes above 1 MiB take part in so many rounds
     c_seconds: float = 0.02  # per cell and turn
     c_budget: float = 60.0  # seconds per number of ranks after which no new round begins
 
     def cells(self, ranks: int) -> list[Cell]:
-        cells = [cell for cell in self._all() if (_fine(cell) if ranks in self.detailed else _coarse(cell))]
-        return cells + [Cell(name, STEP, "float32", 0) for name in self.workloads if ranks in self.detailed]
+        if ranks in self.detailed:
+            return [cell for cell in self._all() if _fine(cell)] + [
+                Cell(name, STEP, "float32", 0) for name in self.workloads
+            ]
+        coarse = [cell for cell in self._all() if _coarse(cell)]
+        return sorted(coarse, key=lambda cell: cell.operation != "all_reduce")  # first what matters most
+
+    def time_limit(self, ranks: int) -> float:
+        return self.most_seconds if ranks in self.detailed else self.coarse_seconds
 
     def _all(self) -> Iterator[Cell]:
         for style in self.styles:
@@ -70,12 +80,15 @@ class Plan:
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
-    def c_cells(self, ranks: int) -> list[Cell]:
-        """The C level: one style, float32."""
+    def c_cells(self, ranks: int, number: int = 0) -> list[Cell]:
+        """The C level in round `number`: one style, float32."""
+        if not self.c_level:
+            return []
         fine = ranks in self.detailed
-        sizes = self.c_sizes if fine else [size for size in self.c_sizes if size in COARSE_SIZES]
-        wanted = [name for name in self.operations if name != "coalesced"] if self.c_level else []
-        return [Cell(name, C_STYLE, "float32", size) for name in wanted for size in _sizes_of(name, sizes)]
+        wanted = [name for name in self.operations if name != "coalesced" and (fine or name in _COMMON)]
+        sizes = self.c_sizes if fine else self.c_coarse_sizes
+        cells = [Cell(name, C_STYLE, "float32", size) for name in wanted for size in _sizes_of(name, sizes)]
+        return [cell for cell in cells if number < self.c_large_rounds or cell.size <= MIB]
 
     @staticmethod
     def from_dict(values: dict[str, Any]) -> "Plan":
@@ -106,9 +119,10 @@ def _fine(cell: Cell) -> bool:
 
 
 def _coarse(cell: Cell) -> bool:
-    """`dist` calls and the direct all_reduce, few sizes."""
+    """`dist` calls of the common operations and the direct all_reduce, few sizes."""
     wanted = cell.style == "dist" or (cell.style, cell.operation) == ("direct", "all_reduce")
-    return wanted and cell.dtype == "float32" and cell.size in (0, *COARSE_SIZES)
+    usual = cell.operation in _COMMON and cell.dtype == "float32"
+    return wanted and usual and cell.size in (0, *COARSE_SIZES)
 
 
 _COMMON = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "send_recv", "barrier")
@@ -129,8 +143,8 @@ def quick(ranks: list[int], peers: list[str]) -> Plan:
         workloads=["ddp_step", "new_group"],
         most_seconds=180.0,
         c_sizes=[8, 64 * KIB, MIB, 16 * MIB],
-        c_rounds=2,
-        c_budget=20.0,
+        c_rounds=3,
+        c_budget=25.0,
     )
 
 
@@ -147,9 +161,10 @@ def full(ranks: list[int], peers: list[str]) -> Plan:
         styles=["dist", "direct", "async", "functional"],
         dtypes=["float32", "bfloat16", "float16"],
         workloads=["ddp_step", "fsdp2_step", "token_loop", "new_group"],
-        most_seconds=400.0,
+        most_seconds=260.0,
         c_sizes=list(C_SIZES),
-        c_budget=60.0,
+        c_coarse_sizes=[8, 64 * KIB, MIB, 16 * MIB],
+        c_budget=100.0,
     )
 
 
@@ -165,9 +180,10 @@ def big(ranks: list[int], peers: list[str]) -> Plan:
         sizes=list(COARSE_SIZES),
         styles=["dist", "direct"],
         dtypes=["float32"],
-        most_seconds=80.0,
-        c_sizes=list(COARSE_SIZES),
-        c_budget=20.0,
+        coarse_seconds=50.0,
+        c_coarse_sizes=list(COARSE_SIZES),
+        c_rounds=3,
+        c_budget=35.0,
     )
 
 

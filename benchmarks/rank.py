@@ -177,7 +177,9 @@ class Rank:
         self.say("footprint", figures=self._footprint())
         for cell in self.plan.cells(self.region.ranks):
             title = cell.title(self.region.ranks)
-            if self.region.exchange(time.monotonic() - begin > self.plan.most_seconds)[0]:  # rank 0's clock decides
+            if self.region.exchange(time.monotonic() - begin > self.plan.time_limit(self.region.ranks))[
+                0
+            ]:  # rank 0's clock decides
                 self.say("left_out", title=title)
                 continue
             self.say("begin", title=title)
