@@ -143,6 +143,9 @@ def test_who_never_started_is_named():
                 Coordinator(info(rank, 3, launch), timeout=timedelta(seconds=1))
 
     assert in_ranks(3, body) == [None] * 3
+    # Who tries again meets anew.
+    again = in_ranks(3, lambda rank: Coordinator(info(rank, 3, launch), timeout=LIMIT).allgather(b"!"))
+    assert again == [[b"!"] * 3] * 3
     with pytest.raises(TimeoutError, match=r"rank 1 waited .* in vain for rank 0 of launch 'nobody'"):
         Coordinator(info(1, 2, "nobody"), timeout=SHORT)
 

@@ -63,7 +63,10 @@ class Board:
             if self.rank in keys:
                 self._put(keys[self.rank], what, data)
             self._wait(keys, what, limit)
-            found = [self._read(what, source, key) for source, key in keys.items()]
+            letters = self._store.multi_get(list(keys.values()))
+            found = [
+                self._read(what, source, keys[source], letter) for source, letter in zip(keys, letters, strict=True)
+            ]
             if self._store.add(f"{self._round}/read", 1) == len(self.members):
                 for key in [*(key for _, read in found for key in read), f"{self._round}/read"]:
                     self._store.delete_key(key)
@@ -82,9 +85,9 @@ class Board:
         for name, letter in letters.items():
             self._store.set(name, cast(str, letter))  # annotated as str, and bytes are what it takes
 
-    def _read(self, what: str, source: int, key: str) -> tuple[bytes, list[str]]:
+    def _read(self, what: str, source: int, key: str, letter: bytes) -> tuple[bytes, list[str]]:
         """The data of a source that has come, and the keys it is under."""
-        said, further, first = bytes(self._store.get(key)).split(b"\n", 2)
+        said, further, first = bytes(letter).split(b"\n", 2)
         if said != what.encode():
             raise RuntimeError(
                 f"the ranks called different things in round {self._round} of {self._name}: rank {self.rank} "

@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 from torch_customccl.launch.board import Board
 from torch_customccl.launch.info import LaunchInfo
-from torch_customccl.launch.meeting import meet
+from torch_customccl.launch.meeting import forget, meet
 from torch_customccl.launch.node import Page, shares_memory
 from torch_customccl.launch.ports import hold_port
 
@@ -51,6 +51,9 @@ class Coordinator:
         meeting.boards.append(self._world)
         try:
             leaders = self._prove_nodes()
+        except Exception:
+            forget(meeting)
+            raise
         finally:
             meeting.all_are_in()
         nodes = list(dict.fromkeys(leader for leader, _ in leaders))

@@ -26,6 +26,7 @@ from typing import Any
 
 import torch.distributed as dist
 
+from torch_customccl.group_store import serve_store
 from torch_customccl.launch.board import Board
 from torch_customccl.launch.door import PATIENCE_S, Door, ForeignError, RefusedError, knock
 from torch_customccl.launch.info import LaunchInfo
@@ -82,6 +83,13 @@ def meet(info: LaunchInfo, timeout: timedelta) -> Meeting:
         return _meetings.setdefault(key, made)
 
 
+def forget(meeting: Meeting) -> None:
+    """The ranks did not all come: who tries again meets anew."""
+    with _lock:
+        for key in [key for key, known in _meetings.items() if known is meeting]:
+            del _meetings[key]
+
+
 def _meet(info: LaunchInfo, deadline: float, timeout: timedelta) -> Meeting:
     if info.world_size == 1:
         return Meeting(info, dist.HashStore())
@@ -93,9 +101,8 @@ def _meet(info: LaunchInfo, deadline: float, timeout: timedelta) -> Meeting:
         info = dataclasses.replace(info, launch_id=board.job)
     if board is None:
         _check_place(info)
-    host = own_addresses()[0] if board is not None and not _one_machine(info) else info.master_addr
     if info.rank == 0:
-        return _open_store(info, host, board, timeout)
+        return _open_store(info, board, timeout)
     places = _published(board, deadline) if board is not None else _places(info)
     return _enter(info, places, timeout, deadline)
 
@@ -138,11 +145,13 @@ def _check_place(info: LaunchInfo) -> None:
         )
 
 
-def _open_store(info: LaunchInfo, host: str | None, board: Any, timeout: timedelta) -> Meeting:
+def _open_store(info: LaunchInfo, board: Any, timeout: timedelta) -> Meeting:
     """Rank 0: the door first, since its port is the one that others may want."""
+    host = _own_host(info, board)
     listener = _hold(info, host, board)
-    store = serve_store(hold_port(host), host or "127.0.0.1", timeout)
     port = listener.getsockname()[1]
+    with hold_port(host) as held:
+        store = serve_store(held, timeout=timeout)
     meeting = Meeting(info, store, Door(listener, launch_key(info), store.port))
     if board is not None:
         hosts = ["127.0.0.1"] if _one_machine(info) else own_addresses()
@@ -150,10 +159,17 @@ def _open_store(info: LaunchInfo, host: str | None, board: Any, timeout: timedel
     return meeting
 
 
-def serve_store(listener: socket.socket, host: str, timeout: timedelta) -> dist.TCPStore:
-    """A TCPStore on a port that is held already. It owns `listener` from now on."""
-    port, fd = listener.getsockname()[1], listener.detach()
-    return dist.TCPStore(host, port, None, True, timeout, wait_for_workers=False, master_listen_fd=fd)
+def _own_host(info: LaunchInfo, board: Any) -> str | None:
+    """What rank 0 listens at: on one machine, or if a loopback address was asked for, nobody outside can connect.
+
+    A name is no such wish: many machines know themselves by one that is 127.0.1.1 to them alone.
+    """
+    given = info.master_addr
+    if _one_machine(info) or (board is None and (given is None or given == "localhost")):
+        return given
+    if given is not None and (given[0].isdigit() or ":" in given):
+        return given
+    return own_addresses()[0]
 
 
 def _hold(info: LaunchInfo, host: str | None, board: Any) -> socket.socket:

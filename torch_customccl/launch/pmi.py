@@ -47,7 +47,7 @@ class Pmi:
             if answer.get("rc") == "0":
                 return answer["port"]
             if time.monotonic() > deadline:
-                raise TimeoutError(f"nobody published {name} within {limit_s:g} s")
+                raise TimeoutError(f"rank 0 did not publish {name} within {limit_s:g} s: is it running?")
             time.sleep(_LOOK_S)  # PMI-1 has no way to be told
 
     def _ask(self, question: str, expected: str, deadline: float) -> dict[str, str]:

@@ -67,7 +67,7 @@ class Pmix:
                 self._check(code or -1, "PMIx_Get")
             if time.monotonic() - asked < 0.01:
                 time.sleep(0.01)  # a server that answers "not yet" at once
-        raise TimeoutError(f"rank 0 did not publish {name} within {limit_s:g} s")
+        raise TimeoutError(f"rank 0 did not publish {name} within {limit_s:g} s: is it running?")
 
     def _check(self, code: int, call: str) -> None:
         if code != 0:
