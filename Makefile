@@ -5,8 +5,8 @@
 # PYTHON=python    use an environment that already has torch instead of making .venv
 # JOBS=2           compiler processes
 #
-# make conformance   judges customccl and gloo by the contract, and the kit by its planted bugs; keeps docs/results (about 15 minutes)
-# make matrix        writes docs/feature-matrix.md from docs/results
+# make conformance   judges customccl and gloo by the contract, and the kit by its planted bugs; keeps docs/results/conformance (about 15 minutes)
+# make matrix        writes docs/feature-matrix.md from docs/results/conformance
 #
 # make bench         measures against gloo, DeepSpeed and the MPIs (about 10 minutes); writes docs/performance.md
 # make bench-quick   the same in about 2 minutes, fewer operations and sizes
@@ -59,7 +59,7 @@ test-python: build
 # a backend that does nothing is all unsupported (exit 4); customccl must have none.
 kit = $(python) -m torch_customccl.conformance
 reports = build/conformance
-kept = docs/results
+kept = docs/results/conformance
 conformance: build
 	mkdir -p $(reports) $(kept)/kit
 	$(kit) selftest --out $(kept)/kit/selftest.json
@@ -70,7 +70,7 @@ conformance: build
 	$(kit) --backend customccl --selftest-score $(kept)/kit/selftest.json --out $(reports)/customccl; \
 	red=$$?; $(kit) pack $(reports)/customccl/result.json $(kept)/customccl-cpu.json.gz && exit $$red
 
-# One column for each result in docs/results; pytest fails when the page or customccl's smoke tier no longer agree with them.
+# One column for each result in docs/results/conformance; pytest fails when the page or customccl's smoke tier no longer agree with them.
 matrix:
 	$(kit) matrix $(kept)/*.json.gz --out docs/feature-matrix.md
 
