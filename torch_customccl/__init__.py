@@ -18,13 +18,14 @@ __all__ = [
     "create_group",
     "include_dir",
     "info",
+    "join_group",
     "library",
     "open_store",
     "serve_store",
 ]
 
 if TYPE_CHECKING:
-    from torch_customccl.group import Group, create_group
+    from torch_customccl.group import Group, create_group, join_group
     from torch_customccl.group_store import open_store, serve_store
 
     Options = Any
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 _LATER = {
     "Group": "group",
     "create_group": "group",
+    "join_group": "group",
     "open_store": "group_store",
     "serve_store": "group_store",
 }

@@ -46,9 +46,22 @@ def make_backend(
     timeout: limit of the set-up and of every operation that names none.
     global_ranks: what error messages call ranks 0..size-1; by default just that.
     """
+    return meet(own_keys(store, rank), rank, size, timeout, name=name, global_ranks=global_ranks, options=options)
+
+
+def meet(
+    keys: dist.Store,
+    rank: int,
+    size: int,
+    timeout: timedelta,
+    *,
+    name: str,
+    global_ranks: Sequence[int],
+    options: Any = None,
+) -> Any:
+    """make_backend() in a store that no other group uses."""
     shim = load()
     ours = options if isinstance(options, shim.Options) else None
-    keys = _own_keys(store, rank)
     try:
         backend = shim.create_backend(keys, rank, size, timeout, name, list(global_ranks) or list(range(size)), ours)
     except dist.DistNetworkError as error:  # raised on every rank of the group, or on none
@@ -77,14 +90,24 @@ def create_group(
     return group
 
 
-def _own_keys(store: dist.Store, rank: int) -> dist.Store:
+def own_keys(store: dist.Store, rank: int) -> dist.Store:
     """A part of `store` that no earlier group on the same store used.
 
     Destroying and making a group again on one store reuses torch's key prefixes, and a rank that reads its
     predecessor's keys would connect to nobody. Each rank counts its own groups on this store; ranks make them in
     the same order, so they agree.
     """
-    return dist.PrefixStore(f"{store.add(f'groups_of_rank_{rank}', 1)}", store)
+    return dist.PrefixStore(f"{store.add(_count_key(rank), 1)}", store)
+
+
+def latest_keys(store: dist.Store, timeout: timedelta) -> dist.Store:
+    """The part of `store` that the group made there last has, for a process that has not made it. Waits for one."""
+    store.wait([_count_key(0)], timeout)
+    return dist.PrefixStore(f"{store.add(_count_key(0), 0)}", store)
+
+
+def _count_key(rank: int) -> str:
+    return f"groups_of_rank_{rank}"
 
 
 def _clean_up(keys: dist.Store, rank: int) -> None:

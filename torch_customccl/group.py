@@ -5,14 +5,16 @@ from __future__ import annotations
 import socket
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from torch_customccl import group_registry
-from torch_customccl.backend import make_backend
-from torch_customccl.group_operations import Operations
+from torch_customccl import group_change, group_registry
+from torch_customccl.backend import latest_keys, meet, own_keys
+from torch_customccl.group_change import Change
 from torch_customccl.group_store import open_store
+from torch_customccl.messages import Messages
 
 DEFAULT_TIMEOUT = timedelta(minutes=30)
 
@@ -40,10 +42,35 @@ def create_group(
     """
     _check(rank, size, name, timeout, ranks)
     store = open_store(store_or_uri, rank, timeout=timeout, listener=listener)
-    return Group(dist.PrefixStore(f"group/{name}", store), rank, size, name, timeout, list(ranks or range(size)))
+    return _meet(dist.PrefixStore(f"group/{name}", store), rank, name, timeout, list(ranks or range(size)))
 
 
-class Group(Operations):
+def join_group(
+    store_or_uri: dist.Store | str,
+    members: Sequence[str],
+    me: str,
+    name: str,
+    *,
+    timeout: timedelta = DEFAULT_TIMEOUT,
+    listener: socket.socket | None = None,
+) -> Group:
+    """The running group `name`, as one of its next `members`, which its present ones prepare() and commit().
+
+    `members`: the names of all, in the order of their ranks; `me`: this process's. The ranks of create_group() are
+    named "0", "1", ... A process that takes another one's place in the list gets its number; names are never used
+    again. Returns when all members are there; operations wait until they have committed.
+    """
+    names = group_change.check_members(members, name)
+    if me not in names:
+        raise ValueError(f"customccl: {me!r} is not among the members {names} of group {name!r}")
+    opened = open_store(store_or_uri, names.index(me), timeout=timeout, listener=listener)
+    store = dist.PrefixStore(f"group/{name}", opened)
+    keys = latest_keys(store, timeout)
+    change = Change(keys, name, group_change.latest(keys) + 1, names, me, timeout)
+    return Group(keys, name, timeout, change.wait(), names, me, epoch=change.epoch)
+
+
+class Group(Messages):
     """A group of ranks, and a registered torch ProcessGroup: torch.distributed's functions, functional collectives and
     DeviceMesh take it as `group=`. Made by create_group(), split() and subgroup().
 
@@ -52,16 +79,28 @@ class Group(Operations):
     """
 
     def __init__(
-        self, store: dist.Store, rank: int, size: int, name: str, timeout: timedelta, ranks: Sequence[int]
+        self,
+        store: dist.Store,
+        name: str,
+        timeout: timedelta,
+        backend: Any,
+        members: Sequence[str],
+        me: str,
+        *,
+        ranks: Sequence[int] | None = None,
+        epoch: int = 1,
     ) -> None:
-        backend = make_backend(store, rank, size, timeout, name=name, global_ranks=ranks)
         super().__init__(store, backend)  # type: ignore[call-arg]
         self._backend = backend
-        self._keys = store
+        self._own_store = store
         self._timeout = timeout
-        self._ranks = list(ranks)
+        self._members = list(members)
+        self._me = me
+        self._epoch = epoch
+        self._change: Change | None = None
+        self._ranks = list(ranks or range(len(members)))
         self._open = True
-        group_registry.register(self, name, ranks)
+        group_registry.register(self, name, self._ranks)
 
     @property
     def process_group(self) -> dist.ProcessGroup:
@@ -74,6 +113,11 @@ class Group(Operations):
     def ranks(self) -> list[int]:
         """What errors and torch.distributed's functions call ranks 0..size-1; by default just that."""
         return list(self._ranks)
+
+    @property
+    def own_store(self) -> dist.Store:
+        """The part of the store that is this group's alone; ranks may keep what they like in it."""
+        return self._own_store
 
     @property
     def timeout(self) -> timedelta:
@@ -97,9 +141,9 @@ class Group(Operations):
         if self.rank() not in members:
             return None
         label = name or f"{self.group_desc}/{'-'.join(map(str, members))}"
-        store = dist.PrefixStore(f"sub/{'-'.join(map(str, members))}/{name or ''}", self._keys)
+        store = dist.PrefixStore(f"sub/{'-'.join(map(str, members))}/{name or ''}", self._own_store)
         world = [self._ranks[member] for member in members]
-        return Group(store, members.index(self.rank()), len(members), label, self._timeout, world)
+        return _meet(store, members.index(self.rank()), label, self._timeout, world)
 
     def split(self, color: int | None, key: int = 0, name: str | None = None) -> Group | None:
         """Groups of the ranks that gave the same color, in the order of (key, rank); None for color None.
@@ -115,12 +159,67 @@ class Group(Operations):
         same = [rank for rank, (given, other, _) in enumerate(rows) if given and other == color]
         return self.subgroup(sorted(same, key=lambda rank: (rows[rank][2], rank)), name or f"{self.group_desc}/{color}")
 
+    @property
+    def members(self) -> list[str]:
+        """The names of the members, by rank: "0", "1", ... until commit() changes them."""
+        return list(self._members)
+
+    @property
+    def membership(self) -> int:
+        """Counts the memberships that this group has had, this one included."""
+        return self._epoch
+
+    def prepare(self, members: Sequence[str], *, timeout: timedelta | None = None) -> Change:
+        """Begins to meet `members` (names, in the order of their new ranks) in the background; the group goes on.
+
+        Every present member that stays calls it, and every new one join_group(), with the same list. A present member
+        that is not in the list may call it, or close(). `timeout`: for all to come, the group's by default. Only one
+        membership is prepared at a time: another call gives the one before up.
+        Raises RuntimeError on a rank that the group has gone on without.
+        """
+        names = group_change.check_members(members, self.group_desc)
+        if self._me in names:
+            group_change.check_not_stale(self._own_store, self._epoch, self._me, self.group_desc)
+        if self._change is not None:
+            self._change.drop()
+        limit = timeout or self._timeout
+        self._change = Change(self._own_store, self.group_desc, self._epoch + 1, names, self._me, limit)
+        return self._change
+
+    def commit(self) -> None:
+        """From here on the group has the members that prepare() was given; waits until they are there.
+
+        Every member calls it at the same place in the order of the group's operations. Operations that this rank has
+        begun end first, in the old membership. On a rank that is not among the new members it closes the group.
+        Raises what prepare() met with: then nothing has changed.
+        """
+        if self._change is None:
+            raise RuntimeError(f"customccl: commit() of group {self.group_desc!r} without prepare()")
+        change, self._change = self._change, None
+        backend = change.wait()
+        if not self._backend.drain(self._timeout):
+            raise dist.DistBackendError(f"customccl: operations of {self!r} did not end within {self._timeout}")
+        if backend is None:
+            self.close()
+        else:
+            self._go_on(backend, change)
+
+    def _go_on(self, backend: Any, change: Change) -> None:
+        self._install(backend)  # type: ignore[attr-defined]
+        old, self._backend = self._backend, backend
+        self._members, self._epoch, self._ranks = change.members, change.epoch, list(range(len(change.members)))
+        group_registry.enter(self, self._ranks)
+        group_change.publish(self._own_store, self._epoch)
+        old.shutdown()
+
     def close(self) -> None:
         """Leaves the group; does not wait for the other ranks. Operations that are not done end with an error. A second
         call does nothing."""
         if not self._open:
             return
         self._open = False
+        if self._change is not None:
+            self._change.drop()
         group_registry.forget(self)
         self.shutdown()
 
@@ -133,6 +232,13 @@ class Group(Operations):
     def __repr__(self) -> str:
         state = "" if self._open else ", closed"
         return f"<Group {self.group_desc!r}: rank {self.rank()} of {self.size()}{state}>"
+
+
+def _meet(store: dist.Store, rank: int, name: str, timeout: timedelta, ranks: Sequence[int]) -> Group:
+    keys = own_keys(store, rank)
+    backend = meet(keys, rank, len(ranks), timeout, name=name, global_ranks=ranks)
+    names = [str(member) for member in range(len(ranks))]
+    return Group(keys, name, timeout, backend, names, names[rank], ranks=ranks)
 
 
 def _check(rank: int, size: int, name: str, timeout: timedelta, ranks: Sequence[int] | None) -> None:

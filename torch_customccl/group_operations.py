@@ -248,8 +248,9 @@ class Operations(_Base):
             return self.recv_anysource(output, tag)
         return _c10d.recv(self, output, self._checked(src, "src"), tag)
 
-    def broadcast_message(self, message: Any, src: int = 0, *, timeout: timedelta | None = None) -> Any:
-        raise NotImplementedError
+    if TYPE_CHECKING:
+
+        def broadcast_message(self, message: Any = None, src: int = 0, *, timeout: timedelta | None = None) -> Any: ...
 
     def _checked(self, rank: int, what: str) -> int:
         if not 0 <= rank < self.size():

@@ -28,6 +28,8 @@ inline constexpr int kAnySource = -1;
 //   all_to_all      inputs {n}         outputs {n}          inputs[i] goes to rank i
 //   barrier         none
 //   send            inputs {1}, peer = destination          recv: outputs {1}, peer = source or kAnySource
+//   send, parcel    inputs {k} of bytes; inputs[0] travels ahead of the others
+//   recv, parcel    none: takes what comes, of any size. Then once more for the rest of a large one: outputs {k} of bytes
 // An input may lie exactly on the output it corresponds to (in place); other overlaps are the caller's error.
 struct Call {
   Op op = Op::kBarrier;
@@ -36,6 +38,7 @@ struct Call {
   int root = 0;                           // rank in the group: root of rooted operations
   int peer = kAnySource;                  // rank in the group: partner of send and recv
   std::int64_t tag = 0;                   // send and recv only
+  bool parcel = false;                    // send and recv: the receiver does not know the size (core/parcels.cpp)
   std::complex<double> factor{1.0, 0.0};  // PREMUL_SUM only: this rank's factor
   std::span<const View> inputs;
   std::span<const View> outputs;

@@ -31,6 +31,7 @@ class CustomBackend final : public ::c10d::Backend {
   ~CustomBackend() override;
 
   const std::string getBackendName() const override { return "customccl"; }
+  const std::shared_ptr<Communicator>& group() const { return group_; }
   c10::intrusive_ptr<::c10d::Backend::Options> getBackendOptions() override { return options_; }
 
   WorkPtr broadcast(Tensors& tensors, const ::c10d::BroadcastOptions& options) override;

@@ -6,6 +6,7 @@
 #include "c10d/backend.h"
 #include "c10d/buffer_tensor.h"
 #include "c10d/facts.h"
+#include "c10d/message_exchange.h"
 #include "c10d/standalone_group.h"
 #include "core/callbacks.h"
 
@@ -51,6 +52,10 @@ void bind(py::module_& module) {
           py::arg("memo"));
   py::class_<CustomBackend, c10::intrusive_ptr<CustomBackend>, ::c10d::Backend>(module, "CustomBackend",
                                                                                 "A customccl group, as torch sees it.")
+      .def(
+          "drain",
+          [](CustomBackend& backend, std::chrono::milliseconds limit) { return backend.group()->drain(limit); },
+          py::arg("limit"), py::call_guard<py::gil_scoped_release>())
       // new_group() calls it on the default group of ranks outside the new group: nothing is to be done there.
       .def("perform_nocolor_split", [](CustomBackend&, const py::object&) {}, py::arg("device"));
   module.def("create_backend", &create_backend, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"),
@@ -58,6 +63,7 @@ void bind(py::module_& module) {
              py::call_guard<py::gil_scoped_release>());
   module.def("tensor_of_buffer", &tensor_of_buffer, py::arg("object"), py::arg("writable"));
   bind_standalone_group(module);
+  bind_message_exchange(module);
   module.def("info", &facts);
   py::module_::import("atexit").attr("register")(py::cpp_function([] {
     const py::gil_scoped_release release;

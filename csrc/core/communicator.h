@@ -16,6 +16,7 @@
 namespace customccl {
 
 class MessageLane;
+struct Message;
 
 // One group of ranks: its order, its sequence numbers, its end.
 //
@@ -37,6 +38,17 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::string still_waiting(const Task& task, Nanos limit) const;
   // Whether `task` is done, after an attempt to move it.
   bool poll(Task& task);
+
+  // Waits up to `limit` for a parcel (core/parcels.cpp); kTimeout leaves the group as it is, and nothing is lost. Between
+  // looks `interrupted` is asked whether to give up (kAborted).
+  Status receive_parcel(const Call& call, Nanos limit, bool (*interrupted)(), std::shared_ptr<Message>& out);
+  // Carries out a recv for the rest of a large parcel.
+  Status fetch(const Call& call, std::shared_ptr<Message> parcel);
+  // The source of the message that a recv like this would get now, or -1, and its size.
+  int probe(const Call& call, std::uint64_t& bytes);
+  std::size_t eager_limit() const;
+  // Drives what was posted here until nothing is left; false: `limit` passed before.
+  bool drain(Nanos limit);
 
   // Ends the group on all ranks. The first reason wins.
   void abort(const std::string& why);

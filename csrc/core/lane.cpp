@@ -56,6 +56,15 @@ void Lane::reject(Task& task, std::shared_ptr<Task> keep_alive) {
   finished.deliver();
 }
 
+bool Lane::withdraw(Task& task, Status why) {
+  mutex_.lock();
+  Finished finished;
+  const bool taken = !task.done() && running() && take_back(task);
+  if (taken) finish(task, std::move(why), finished);
+  leave(finished);
+  return taken;
+}
+
 void Lane::inspect() {
   if (!busy() || !mutex_.try_lock()) return;
   Finished finished;

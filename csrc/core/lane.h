@@ -43,6 +43,9 @@ class Lane {
   // The same for a task that this process inherited in the queue when it was forked.
   void abandon(Task& task) { reject(task, std::move(task.keep_alive_)); }
 
+  // Ends a task that nothing has come for yet with `why`; false if it is done or on its way.
+  bool withdraw(Task& task, Status why);
+
   // Slow path: deadlines, dead peers. Ends the group if it must.
   void inspect();
 
@@ -67,6 +70,8 @@ class Lane {
   virtual void end_group(const Status& why) = 0;
   virtual Status refusal(const Task& task) = 0;
   virtual std::vector<int> awaited_by(const Task& task) = 0;
+  // Forgets a task that nothing has come for; false where that is not so.
+  virtual bool take_back(Task& /*task*/) { return false; }
 
   void finish(Task& task, Status status, Finished& finished) {
     pending_.fetch_sub(1, std::memory_order_relaxed);
@@ -80,6 +85,9 @@ class Lane {
 
   static Task*& next_of(Task& task) { return task.next_; }
 
+  std::mutex mutex_;
+  bool closed_ = false;
+
  private:
   // Between a failure and close() the lane takes tasks in, which close() ends, but drives none.
   bool running() const { return !closed_ && !failed_; }
@@ -88,8 +96,6 @@ class Lane {
   // Releases the lock, then does what must be done without it.
   void leave(Finished& finished);
 
-  std::mutex mutex_;
-  bool closed_ = false;
   bool failed_ = false;
   std::atomic<int> pending_{0};
 };

@@ -12,7 +12,7 @@ bool accepts(const Call& recv, int source, std::int64_t tag) {
 
 // What a message that is set aside costs.
 std::size_t footprint(const Message& message) {
-  return message.data == nullptr ? 0 : sizeof(Message) + message.header.total;
+  return message.data == nullptr ? 0 : sizeof(Message) + message.header.bytes;
 }
 
 }  // namespace
@@ -41,6 +41,21 @@ std::optional<Message> Mailbox::take_message(const Call& recv) {
   messages_.erase(found);
   source_of(message.source).aside_bytes -= footprint(message);
   return message;
+}
+
+const Message* Mailbox::find_message(const Call& recv) const {
+  for (const Message& message : messages_) {
+    if (accepts(recv, message.source, message.header.tag)) return &message;
+  }
+  return nullptr;
+}
+
+bool Mailbox::withdraw(Task& recv) {
+  const auto found = std::find(recvs_.begin(), recvs_.end(), &recv);
+  if (found == recvs_.end()) return false;
+  recvs_.erase(found);
+  --count_of(recv.call());
+  return true;
 }
 
 void Mailbox::set_aside(Message message) {

@@ -16,8 +16,9 @@ namespace customccl {
 struct Message {
   int source = 0;
   PacketHeader header;
-  std::unique_ptr<std::byte[]> data;  // set for eager ones once they are set aside
-  Task* local = nullptr;              // a send of this rank to itself that is not buffered
+  std::unique_ptr<std::byte[]>
+      data;               // header.bytes of it, once it is set aside: an eager one, or the head of a large parcel
+  Task* local = nullptr;  // a send of this rank to itself that is not buffered
 };
 
 // Brings posted recvs and arrived messages together: by source and tag, first come first served. Thread rule: one at a time.
@@ -32,6 +33,10 @@ class Mailbox {
   // The message for `recv` that came first, taken out.
   std::optional<Message> take_message(const Call& recv);
   void set_aside(Message message);
+  // The same without taking it out, or nullptr.
+  const Message* find_message(const Call& recv) const;
+  // Takes a posted recv back; false if it is not here any more.
+  bool withdraw(Task& recv);
 
   // Back-pressure: whether more of this source may be read. Only so much is set aside of a source that nobody here waits for.
   bool takes_more(int source) const;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/call_record.h"
+#include "core/byte_runs.h"
 #include "core/communicator.h"
 #include "engines/move.h"
 
@@ -12,8 +13,12 @@ namespace customccl {
 namespace {
 
 std::uint64_t bytes_of(const Call& call) {
-  const View& view = call.op == Op::kSend ? call.inputs[0] : call.outputs[0];
-  return view.count * size_of(call.dtype);
+  return bytes_of(call.op == Op::kSend ? call.inputs : call.outputs, size_of(call.dtype));
+}
+
+// What travels in the request of a large message.
+std::uint32_t head_bytes(const Call& call) {
+  return call.parcel ? static_cast<std::uint32_t>(call.inputs[0].count) : 0;
 }
 
 }  // namespace
@@ -39,9 +44,9 @@ void MessageLane::accept_send(Task& task, Finished& finished) {
   outgoing.header.tag = call.tag;
   outgoing.header.dtype = call.dtype;
   outgoing.header.total = bytes_of(call);
-  const bool eager = outgoing.header.total <= std::min(kEagerLimit, port_->max_payload());
+  const bool eager = outgoing.header.total <= eager_limit();
   outgoing.header.kind = eager ? PacketHeader::Kind::kEager : PacketHeader::Kind::kRequest;
-  outgoing.header.bytes = eager ? static_cast<std::uint32_t>(outgoing.header.total) : 0;
+  outgoing.header.bytes = eager ? static_cast<std::uint32_t>(outgoing.header.total) : head_bytes(call);
   if (!eager) outgoing.header.detail = next_number_++;
   Peer& to = peer(call.peer);
   to.queue.push_back(outgoing);
@@ -49,6 +54,7 @@ void MessageLane::accept_send(Task& task, Finished& finished) {
 }
 
 void MessageLane::accept_recv(Task& task, Finished& finished) {
+  if (task.parcel() != nullptr) return answer(task, *task.parcel(), finished);
   std::optional<Message> message = mailbox_.take_message(task.call());
   if (!message) return mailbox_.post(task);
   const std::byte* payload = message->data.get();
@@ -65,11 +71,12 @@ void MessageLane::accept_self(Task& task, Finished& finished) {
     message.local = &task;
     return match(*recv, std::move(message), nullptr, finished);
   }
-  const bool eager = message.header.total <= kEagerLimit;
+  const Call& call = task.call();
+  const bool eager = call.parcel || message.header.total <= kEagerLimit;
   if (eager) {
-    const View& input = task.call().inputs[0];
-    message.data = std::make_unique<std::byte[]>(std::max<std::size_t>(message.header.total, 1));
-    pack(message.data.get(), input, 0, input.count, size_of(task.call().dtype), Store::kPlain);
+    message.header.bytes = static_cast<std::uint32_t>(message.header.total);
+    message.data = std::make_unique_for_overwrite<std::byte[]>(message.header.total);
+    pack_runs(message.data.get(), call.inputs, size_of(call.dtype), 0, message.header.total);
   } else {
     message.local = &task;
   }
@@ -94,6 +101,7 @@ bool MessageLane::fits(const Task& recv, int source, const PacketHeader& header,
 
 void MessageLane::match(Task& recv, Message message, const std::byte* payload, Finished& finished) {
   recv.set_source(message.source);
+  if (recv.call().parcel) return deliver_parcel(recv, std::move(message), payload, finished);
   if (!fits(recv, message.source, message.header, finished)) {
     // Both end with the group.
     mailbox_.post(recv);
@@ -113,6 +121,16 @@ void MessageLane::match(Task& recv, Message message, const std::byte* payload, F
   }
 }
 
+void MessageLane::deliver_parcel(Task& recv, Message message, const std::byte* payload, Finished& finished) {
+  auto parcel = std::make_shared<Message>(std::move(message));
+  if (parcel->data == nullptr) {
+    parcel->data = std::make_unique_for_overwrite<std::byte[]>(parcel->header.bytes);
+    std::memcpy(parcel->data.get(), payload, parcel->header.bytes);
+  }
+  recv.set_parcel(std::move(parcel));
+  complete(recv, finished);
+}
+
 // Tells the sender of a large message that its data may come.
 void MessageLane::answer(Task& recv, const Message& message, Finished& finished) {
   Peer& from = peer(message.source);
@@ -122,13 +140,26 @@ void MessageLane::answer(Task& recv, const Message& message, Finished& finished)
     return;
   }
   const std::uint64_t number = next_number_++;
-  from.streaming.emplace(number, Incoming{&recv, 0});
+  from.streaming.emplace(number, Incoming{&recv, 0, message.header.total - message.header.bytes});
   Outgoing clear;
   clear.header.kind = PacketHeader::Kind::kClear;
   clear.header.detail = message.header.detail;  // the sender's number of the message
   clear.header.total = number;                  // ours, which comes back with the data
   from.queue.push_front(clear);                 // ahead of what may be waiting for room
   flush(message.source, finished);
+}
+
+std::size_t MessageLane::eager_limit() const {
+  return port_ == nullptr ? kEagerLimit : std::min(kEagerLimit, port_->max_payload());
+}
+
+int MessageLane::probe(const Call& recv, std::uint64_t& bytes) {
+  drive();
+  const std::lock_guard lock(mutex_);
+  const Message* message = closed_ ? nullptr : mailbox_.find_message(recv);
+  if (message == nullptr) return -1;
+  bytes = message->header.total;
+  return message->source;
 }
 
 bool MessageLane::advance(Finished& finished) {
@@ -168,12 +199,12 @@ void MessageLane::arrive(int from, const PacketHeader& header, const std::byte* 
       message.source = from;
       message.header = header;
       const bool eager = header.kind == PacketHeader::Kind::kEager;
-      if (eager && header.total != header.bytes) return;  // not a packet of ours
+      if (header.bytes > header.total || (eager && header.total != header.bytes)) return;  // not a packet of ours
       if (Task* recv = mailbox_.take_recv(from, header.tag); recv != nullptr) {
         return match(*recv, std::move(message), payload, finished);
       }
-      if (eager) {
-        message.data = std::make_unique<std::byte[]>(std::max<std::size_t>(header.bytes, 1));
+      if (eager || header.bytes != 0) {
+        message.data = std::make_unique_for_overwrite<std::byte[]>(header.bytes);
         std::memcpy(message.data.get(), payload, header.bytes);
       }
       return mailbox_.set_aside(std::move(message));
@@ -186,6 +217,7 @@ void MessageLane::arrive(int from, const PacketHeader& header, const std::byte* 
       data.header.kind = PacketHeader::Kind::kData;
       data.header.detail = header.total;
       data.header.dtype = data.task->call().dtype;
+      data.sent = head_bytes(data.task->call());
       peer(from).asked.erase(asked);
       peer(from).queue.push_back(data);
       return;
@@ -201,13 +233,13 @@ void MessageLane::receive_data(int from, const PacketHeader& header, const std::
   Incoming& incoming = found->second;
   const Call& call = incoming.task->call();
   const std::size_t element = size_of(call.dtype);
-  const std::uint64_t left = bytes_of(call) - incoming.received;
+  const std::uint64_t left = incoming.expected - incoming.received;
   if (header.bytes > left || header.bytes % element != 0) {
     finished.failure = {Code::kSystem, "a message of rank " + std::to_string(group_.global_rank(from)) + " is garbled",
                         group_.global_rank(from)};
     return;
   }
-  unpack(call.outputs[0], incoming.received / element, header.bytes / element, payload, element, Store::kPlain);
+  unpack_runs(call.outputs, element, incoming.received, payload, header.bytes);
   incoming.received += header.bytes;
   if (header.bytes != left) return;
   Task* task = incoming.task;
@@ -242,7 +274,7 @@ bool MessageLane::flush_one(int to, Outgoing& outgoing, bool& done, Finished& fi
   if (header.bytes != 0) {
     const Call& call = outgoing.task->call();
     const std::size_t element = size_of(call.dtype);
-    pack(room, call.inputs[0], outgoing.sent / element, header.bytes / element, element, Store::kPlain);
+    pack_runs(room, call.inputs, element, outgoing.sent, header.bytes);
   }
   port_->send(to, header);
   outgoing.sent += header.bytes;
@@ -290,7 +322,8 @@ Status MessageLane::find_failure(Finished& finished) {
   }
   Status late;
   visit_tasks([&](Task* task, int other) {
-    if (late.ok() && task->deadline().passed()) {
+    const bool open = task->call().parcel && task->call().op == Op::kRecv && task->parcel() == nullptr;
+    if (late.ok() && !open && task->deadline().passed()) {
       late = group_.timed_out(other == kAnySource ? awaited() : std::vector<int>{other});
     }
   });

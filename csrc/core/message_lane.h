@@ -23,11 +23,19 @@ class Communicator;
 //   above                   a request travels; the receiver answers "clear" when the recv is posted; then the data
 //                           follows in pieces, straight into the receiver's tensor.
 //
+// Parcels (Call::parcel) are messages of bytes whose receiver does not know the size. A small one is taken whole. Of a large one the
+// receiver gets the head, which travels in the request; it makes room and posts a second recv, which has it answered "clear".
+//
 // Everything to one rank goes through one ring in order. The receiver never leaves a packet in it that others wait behind, so a ring
 // always drains and any order of posting completes.
 class MessageLane final : public Lane {
  public:
   MessageLane(Communicator& group, PacketPort* port, int rank, int size);
+
+  // What travels at once, in bytes.
+  std::size_t eager_limit() const;
+  // The message that a recv like this would get now: its source (the result; -1: none) and size.
+  int probe(const Call& recv, std::uint64_t& bytes);
 
  private:
   static constexpr std::size_t kEagerLimit = 64 << 10;
@@ -41,6 +49,7 @@ class MessageLane final : public Lane {
   struct Incoming {
     Task* task = nullptr;
     std::uint64_t received = 0;
+    std::uint64_t expected = 0;
   };
   struct Peer {
     std::deque<Outgoing> queue;                             // to this rank, in order
@@ -55,6 +64,7 @@ class MessageLane final : public Lane {
   void end_group(const Status& why) override;
   Status refusal(const Task& task) override;
   std::vector<int> awaited_by(const Task& task) override;
+  bool take_back(Task& task) override { return mailbox_.withdraw(task); }
 
   void accept_send(Task& task, Finished& finished);
   void accept_recv(Task& task, Finished& finished);
@@ -66,6 +76,7 @@ class MessageLane final : public Lane {
   void arrive(int from, const PacketHeader& header, const std::byte* payload, Finished& finished);
   void receive_data(int from, const PacketHeader& header, const std::byte* payload, Finished& finished);
   void match(Task& recv, Message message, const std::byte* payload, Finished& finished);
+  void deliver_parcel(Task& recv, Message message, const std::byte* payload, Finished& finished);
   void answer(Task& recv, const Message& message, Finished& finished);
   bool fits(const Task& recv, int source, const PacketHeader& header, Finished& finished) const;
   void complete(Task& task, Finished& finished) { finish(task, {}, finished); }

@@ -10,6 +10,8 @@
 
 namespace customccl {
 
+struct Message;
+
 // The completion of one call: pending, then done exactly once, whatever happens (success, mismatch, timeout, death, abort).
 //
 // A task on the stack serves a call that its thread carries to the end; an asynchronous one is held by a shared_ptr, which the
@@ -35,6 +37,9 @@ class Task {
   // Where a received message came from (rank in the group), once done.
   int source() const { return source_; }
   void set_source(int source) { source_ = source; }
+  // A parcel: what a recv got, once done. Given before posting: the large parcel whose rest is to be fetched.
+  const std::shared_ptr<Message>& parcel() const { return parcel_; }
+  void set_parcel(std::shared_ptr<Message> parcel) { parcel_ = std::move(parcel); }
 
   // Called once, after done() has become true, with no lock held. Not for tasks on the stack.
   virtual void completed() {}
@@ -48,6 +53,7 @@ class Task {
   Status status_;
   Clock::time_point ended_{};
   int source_ = -1;
+  std::shared_ptr<Message> parcel_;
   std::atomic<bool> done_{false};
   std::shared_ptr<Task> keep_alive_;  // while queued, for asynchronous tasks
   Task* next_ = nullptr;              // in its lane's queue

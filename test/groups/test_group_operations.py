@@ -41,83 +41,94 @@ def wrap_memoryview(values):
 WRAPPERS = [wrap_tensor, wrap_strided, wrap_numpy, wrap_numpy_strided, wrap_array, wrap_memoryview]
 
 
+def reductions(made, rank, wrap):
+    summed, most, block = wrap([rank, 1.0]), wrap([rank + 1.0]), wrap([0.0])
+    made.all_reduce(summed)
+    yield "all_reduce", [summed]
+    made.reduce(most, dst=1, op=dist.ReduceOp.MAX)
+    yield "reduce", [most]
+    made.reduce_scatter(block, [wrap([1.0 + rank]), wrap([10.0])])
+    yield "reduce_scatter", [block]
+    made.reduce_scatter_tensor(block, wrap([2.0, 3.0]))
+    yield "reduce_scatter_tensor", [block]
+
+
+def moves(made, rank, wrap):
+    x, all_of_it = wrap([float(rank)] * 3), wrap([0.0] * 4)
+    made.broadcast(x, src=1)
+    yield "broadcast", [x]
+    two = wrap([0.0, 0.0]), wrap([0.0, 0.0])
+    made.all_gather(two, wrap([rank, 5.0]))
+    yield "all_gather", two
+    made.all_gather_into_tensor(all_of_it, wrap([rank, 6.0]))
+    yield "all_gather_into_tensor", [all_of_it]
+    outs = [wrap([0.0]), wrap([0.0])] if rank == 0 else None
+    made.gather(wrap([7.0 + rank]), outs, dst=0)
+    yield "gather", outs or []
+    x = wrap([0.0])
+    made.scatter(x, [wrap([4.0]), wrap([5.0])] if rank == 1 else None, src=1)
+    yield "scatter", [x]
+    two = wrap([0.0]), wrap([0.0])
+    made.all_to_all(two, [wrap([10.0 * rank]), wrap([10.0 * rank + 1])])
+    yield "all_to_all", two
+    x = wrap([0.0] * (2 + rank))
+    made.all_to_all_single(x, wrap([rank + 1.0, 20.0, 30.0][: 2 + rank]), [1, 1 + rank], [1, 1 + rank])
+    yield "all_to_all_single", [x]
+
+
+def messages(made, rank, wrap):
+    x, peer = wrap([0.0]), 1 - rank
+    if rank == 0:
+        made.send(wrap([9.0]), peer, tag=3)
+        assert made.recv(x, tag=4) == 1
+    else:
+        assert made.recv(x, peer, tag=3) == 0
+        made.send(wrap([8.0]), peer, tag=4)
+    yield "recv", [x]
+    for work in (made.isend(wrap([6.0]), peer), made.irecv(x, peer)):
+        work.wait()
+    yield "irecv", [x]
+    made.barrier()
+
+
+OF_RANK_0 = {
+    "all_reduce": [[1, 2]],
+    "reduce": [[1]],
+    "reduce_scatter": [[3]],
+    "reduce_scatter_tensor": [[4]],
+    "broadcast": [[1, 1, 1]],
+    "all_gather": [[0, 5], [1, 5]],
+    "all_gather_into_tensor": [[0, 6, 1, 6]],
+    "gather": [[7], [8]],
+    "scatter": [[4]],
+    "all_to_all": [[0], [10]],
+    "all_to_all_single": [[1, 2]],
+    "recv": [[8]],
+    "irecv": [[6]],
+}
+ALSO_OF_RANK_1 = {
+    "reduce": [[2]],
+    "reduce_scatter": [[20]],
+    "reduce_scatter_tensor": [[6]],
+    "gather": [],
+    "scatter": [[5]],
+    "all_to_all": [[1], [11]],
+    "all_to_all_single": [[20, 20, 30]],
+    "recv": [[9]],
+}
+
+
 @pytest.mark.parametrize("wrap", WRAPPERS, ids=lambda wrap: wrap.__name__)
 def test_every_operation_takes_what_has_memory(ranks, wrap):
     def body(rank, size, wrap):
-        peer = 1 - rank
         with group(rank, size, "operations") as made:
-            got = {}
+            return {
+                name: [[float(value) for value in buffer] for buffer in buffers]
+                for family in (reductions, moves, messages)
+                for name, buffers in family(made, rank, wrap)
+            }
 
-            def note(name, *buffers):
-                got[name] = [[float(value) for value in buffer] for buffer in buffers]
-
-            x = wrap([rank, 1.0])
-            made.all_reduce(x)
-            note("all_reduce", x)
-            x = wrap([rank + 1.0])
-            made.reduce(x, dst=1, op=dist.ReduceOp.MAX)
-            note("reduce", x)
-            x = wrap([float(rank)] * 3)
-            made.broadcast(x, src=1)
-            note("broadcast", x)
-            two = wrap([0.0, 0.0]), wrap([0.0, 0.0])
-            made.all_gather(two, wrap([rank, 5.0]))
-            note("all_gather", *two)
-            x = wrap([0.0] * 4)
-            made.all_gather_into_tensor(x, wrap([rank, 6.0]))
-            note("all_gather_into_tensor", x)
-            x = wrap([0.0])
-            made.reduce_scatter(x, [wrap([1.0 + rank]), wrap([10.0])])
-            note("reduce_scatter", x)
-            made.reduce_scatter_tensor(x, wrap([2.0, 3.0]))
-            note("reduce_scatter_tensor", x)
-            outs = [wrap([0.0]), wrap([0.0])] if rank == 0 else None
-            made.gather(wrap([7.0 + rank]), outs, dst=0)
-            note("gather", *(outs or []))
-            made.scatter(x, [wrap([4.0]), wrap([5.0])] if rank == 1 else None, src=1)
-            note("scatter", x)
-            two = wrap([0.0]), wrap([0.0])
-            made.all_to_all(two, [wrap([10.0 * rank]), wrap([10.0 * rank + 1])])
-            note("all_to_all", *two)
-            x = wrap([0.0, 0.0, 0.0])
-            made.all_to_all_single(
-                x[: 2 + rank] if wrap is not wrap_array else array.array("f", x[: 2 + rank]),
-                wrap([1.0, 2.0, 3.0][: 2 + rank]),
-                [1, 1 + rank],
-                [1, 1 + rank],
-            )
-            x = wrap([0.0])
-            if rank == 0:
-                made.send(wrap([9.0]), peer, tag=3)
-                source = made.recv(x, tag=4)
-            else:
-                source = made.recv(x, peer, tag=3)
-                made.send(wrap([8.0]), peer, tag=4)
-            note("recv", x)
-            works = [made.isend(wrap([6.0]), peer), made.irecv(x, peer)]
-            for work in works:
-                work.wait()
-            note("irecv", x)
-            made.barrier()
-            return got, source
-
-    (zero, from_zero), (one, from_one) = ranks(2).run(body, wrap)
-    assert (from_zero, from_one) == (1, 0)
-    assert zero == {
-        "all_reduce": [[1, 2]],
-        "reduce": [[1]],
-        "broadcast": [[1, 1, 1]],
-        "all_gather": [[0, 5], [1, 5]],
-        "all_gather_into_tensor": [[0, 6, 1, 6]],
-        "reduce_scatter": [[3]],
-        "reduce_scatter_tensor": [[4]],
-        "gather": [[7], [8]],
-        "scatter": [[4]],
-        "all_to_all": [[0], [10]],
-        "recv": [[8]],
-        "irecv": [[6]],
-    }
-    assert one["reduce"] == [[2]] and one["gather"] == [] and one["scatter"] == [[5]] and one["recv"] == [[9]]
+    assert ranks(2).run(body, wrap) == [OF_RANK_0, {**OF_RANK_0, **ALSO_OF_RANK_1}]
 
 
 def test_bytes_of_any_length(ranks):

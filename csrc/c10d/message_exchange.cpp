@@ -1,0 +1,189 @@
+#include "c10d/message_exchange.h"
+
+#include <torch/csrc/utils/pybind.h>
+
+#include <pybind11/chrono.h>
+
+#include <cstring>
+
+#include "c10d/backend.h"
+#include "c10d/errors.h"
+#include "c10d/parcel_decoder.h"
+#include "c10d/parcel_encoder.h"
+#include "core/mailbox.h"
+
+// A value is encoded and decoded here, with the GIL, and travels as a parcel (core/message_lane.h), without it.
+
+namespace customccl::torch_shim {
+
+namespace py = pybind11;
+
+namespace {
+
+using Millis = std::chrono::milliseconds;
+
+// Apart from the tags of send and recv, which are 32-bit numbers.
+constexpr std::int64_t kMessageTags = std::int64_t{1} << 40;
+constexpr std::size_t kHeadLimit = 32 << 10;
+
+Call message_call(Op op, int peer, std::int64_t tag) {
+  Call call;
+  call.op = op;
+  call.parcel = true;
+  call.peer = peer;
+  call.tag = kMessageTags + tag;
+  return call;
+}
+
+bool interrupted() {
+  const py::gil_scoped_acquire acquire;
+  return PyErr_CheckSignals() != 0;
+}
+
+void send_message(CustomBackend& backend, const py::object& value, const std::vector<int>& peers, std::int64_t tag,
+                  Millis timeout) {
+  Communicator& group = *backend.group();
+  Parcel parcel;
+  encode(value, std::min(kHeadLimit, group.eager_limit()), parcel);
+  const py::gil_scoped_release release;
+  for (const int peer : peers) {
+    Call call = message_call(Op::kSend, peer, tag);
+    call.inputs = parcel.views;
+    call.timeout = timeout;
+    TORCH_CHECK_VALUE(peer != backend.getRank() || parcel.bytes >> 32 == 0,
+                      "customccl: a message of a rank to itself is limited to 4 GiB, this one has ", parcel.bytes,
+                      " bytes");
+    check(group.run(call));
+  }
+}
+
+std::shared_ptr<Message> await_message(CustomBackend& backend, int peer, std::int64_t tag, Millis timeout) {
+  const Call call = message_call(Op::kRecv, peer, tag);
+  const Nanos limit = timeout.count() > 0 ? Nanos(timeout) : backend.group()->limit_of(call);
+  std::shared_ptr<Message> message;
+  Status status;
+  {
+    const py::gil_scoped_release release;
+    status = backend.group()->receive_parcel(call, limit, interrupted, message);
+  }
+  if (PyErr_Occurred() != nullptr) throw py::error_already_set();
+  if (status.code == Code::kTimeout && backend.group()->health().ok()) {
+    const GroupSpec& spec = backend.group()->spec();
+    const std::string from =
+        peer == kAnySource ? "any rank" : "rank " + std::to_string(backend.group()->global_rank(peer));
+    PyErr_SetString(
+        PyExc_TimeoutError,
+        ("customccl: " + status.message + " with tag " + std::to_string(tag) + " from " + from + " to rank " +
+         std::to_string(backend.group()->global_rank(spec.rank)) + " of group \"" + spec.name + "\", which goes on")
+            .c_str());
+    throw py::error_already_set();
+  }
+  check(status);
+  return message;
+}
+
+// Has the rest of a large message put into `room`; nowhere, if there is none.
+void fetch(CustomBackend& backend, const std::shared_ptr<Message>& message, std::span<const View> room) {
+  Call call = message_call(Op::kRecv, message->source, 0);
+  call.outputs = room;
+  const py::gil_scoped_release release;
+  check(backend.group()->fetch(call, message));
+}
+
+Preface preface_of(const Message& message) {
+  Preface preface;
+  const std::uint64_t there = message.header.bytes;
+  TORCH_CHECK_VALUE(there >= sizeof(preface), "customccl: a message is garbled: it has no preface");
+  std::memcpy(&preface, message.data.get(), sizeof(preface));
+  TORCH_CHECK_VALUE(preface.magic == kParcelMagic && preface.version == kParcelVersion &&
+                        preface.header_bytes <= message.header.total - sizeof(preface),
+                    "customccl: a message is garbled, or of another version of torch_customccl");
+  return preface;
+}
+
+py::object decode_whole(const Preface& preface, std::byte* data, std::uint64_t bytes, std::shared_ptr<void> keep,
+                        ParcelDecoder::Rules rules) {
+  const std::uint64_t head = aligned(sizeof(Preface) + preface.header_bytes);
+  TORCH_CHECK_VALUE(head <= bytes, "customccl: a message is garbled: it is too short");
+  ParcelDecoder decoder({data + sizeof(Preface), preface.header_bytes}, data + head, bytes - head, std::move(keep),
+                        std::move(rules));
+  py::object value = decoder.decode();
+  decoder.finish();
+  return value;
+}
+
+// A large one in one piece.
+py::object receive_whole(CustomBackend& backend, const std::shared_ptr<Message>& message, const Preface& preface,
+                         ParcelDecoder::Rules rules) {
+  const std::uint64_t total = message->header.total;
+  const std::shared_ptr<std::byte[]> data(new std::byte[total]);
+  std::memcpy(data.get(), message->data.get(), message->header.bytes);
+  const View rest{data.get() + message->header.bytes, nullptr, 0, total - message->header.bytes};
+  fetch(backend, message, {&rest, 1});
+  return decode_whole(preface, data.get(), total, data, std::move(rules));
+}
+
+// A large one straight into its tensors.
+py::object receive_in_parts(CustomBackend& backend, const std::shared_ptr<Message>& message, const Preface& preface,
+                            ParcelDecoder::Rules rules, bool& fetched) {
+  const std::uint64_t rest = message->header.total - message->header.bytes;
+  ParcelDecoder decoder({message->data.get() + sizeof(Preface), preface.header_bytes}, nullptr, rest, message,
+                        std::move(rules));
+  py::object value = decoder.decode();
+  fetched = true;
+  fetch(backend, message, decoder.room());
+  decoder.finish();
+  return value;
+}
+
+py::object receive(CustomBackend& backend, const std::shared_ptr<Message>& message, ParcelDecoder::Rules rules) {
+  const bool complete = message->header.bytes == message->header.total;
+  bool fetched = complete;
+  try {
+    const Preface preface = preface_of(*message);
+    if (complete) return decode_whole(preface, message->data.get(), message->header.total, message, std::move(rules));
+    if (preface.whole != 0) {
+      fetched = true;
+      return receive_whole(backend, message, preface, std::move(rules));
+    }
+    const bool there = aligned(sizeof(preface) + preface.header_bytes) == message->header.bytes;
+    TORCH_CHECK_VALUE(there, "customccl: a message is garbled: its head is incomplete");
+    return receive_in_parts(backend, message, preface, std::move(rules), fetched);
+  } catch (...) {
+    // The sender waits until somebody takes the rest.
+    if (!fetched) fetch(backend, message, {});
+    throw;
+  }
+}
+
+py::tuple receive_message(CustomBackend& backend, int peer, std::int64_t tag, Millis timeout, bool weights_only,
+                          const py::object& into) {
+  const std::shared_ptr<Message> message = await_message(backend, peer, tag, timeout);
+  const int source = message->source;
+  return py::make_tuple(source, receive(backend, message, {weights_only, into}));
+}
+
+py::object probe_message(CustomBackend& backend, int peer, std::int64_t tag) {
+  std::uint64_t bytes = 0;
+  int source = -1;
+  {
+    const py::gil_scoped_release release;
+    source = backend.group()->probe(message_call(Op::kRecv, peer, tag), bytes);
+    if (source < 0) check(backend.group()->health());
+  }
+  if (source < 0) return py::none();
+  return py::make_tuple(source, bytes);
+}
+
+}  // namespace
+
+void bind_message_exchange(py::module_& module) {
+  bind_shared_bytes(module);
+  module.def("send_message", &send_message, py::arg("backend"), py::arg("value"), py::arg("peers"), py::arg("tag"),
+             py::arg("timeout"));
+  module.def("receive_message", &receive_message, py::arg("backend"), py::arg("peer"), py::arg("tag"),
+             py::arg("timeout"), py::arg("weights_only"), py::arg("into"));
+  module.def("probe_message", &probe_message, py::arg("backend"), py::arg("peer"), py::arg("tag"));
+}
+
+}  // namespace customccl::torch_shim

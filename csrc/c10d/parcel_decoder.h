@@ -1,0 +1,67 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <pybind11/pybind11.h>
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/view.h"
+#include "c10d/parcel_format.h"
+
+namespace customccl::torch_shim {
+
+// Makes the value of an arrived message. Nothing in it is trusted: counts are checked against what is there.
+//
+// Two ways. The runs are there already (`base`): tensors share that memory and keep it alive. Or they are still with the sender: then decoding
+// makes room for each, and lists it in room(); the caller has the bytes put there, and calls finish(). Holds the GIL throughout.
+class ParcelDecoder {
+ public:
+  struct Rules {
+    bool weights_only = false;  // refuse pickles
+    pybind11::object into;      // tensors to fill, in containers like those of the message; or None
+  };
+
+  // `header`: behind the preface. `base`: the runs, `run_bytes` of them, or nullptr. `keep` owns both.
+  ParcelDecoder(std::span<const std::byte> header, std::byte* base, std::uint64_t run_bytes, std::shared_ptr<void> keep,
+                Rules rules);
+
+  pybind11::object decode();
+  const std::vector<View>& room() const { return room_; }
+  // Copies what could not be received in place.
+  void finish();
+
+ private:
+  pybind11::object value(const pybind11::object& into);
+  pybind11::object string();
+  pybind11::object big_integer();
+  pybind11::object bytes_apart(bool array);
+  pybind11::object items(Mark kind, const pybind11::object& into);
+  pybind11::object dict(const pybind11::object& into);
+  pybind11::object pickle();
+  at::Tensor tensor();
+  pybind11::object tensor_into(const pybind11::object& into);
+  at::Tensor make_tensor(std::span<const std::int64_t> sizes, std::span<const std::int64_t> strides,
+                         c10::ScalarType type);
+
+  std::uint64_t number();
+  std::uint64_t count();
+  const std::byte* raw(std::uint64_t bytes);
+  std::byte* run(std::uint64_t bytes);
+  void make_room(void* data, std::uint64_t bytes);
+
+  std::span<const std::byte> header_;
+  std::byte* base_;
+  std::uint64_t left_;
+  std::shared_ptr<void> keep_;
+  Rules rules_;
+  std::vector<View> room_;
+  std::vector<std::pair<at::Tensor, at::Tensor>> copies_;
+  std::byte waste_[kRunAlignment]{};    // where pads go
+  const at::Tensor* target_ = nullptr;  // of the tensor being decoded
+};
+
+void bind_shared_bytes(pybind11::module_& module);
+
+}  // namespace customccl::torch_shim

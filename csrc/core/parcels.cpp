@@ -1,0 +1,67 @@
+#include "core/communicator.h"
+#include "core/message_lane.h"
+#include "core/progress.h"
+#include "platform/process.h"
+
+// Messages whose receiver does not know the size. How they travel: message_lane.h. Waiting for one in vain does not end the group,
+// unlike every other wait: nobody has begun anything.
+
+namespace customccl {
+
+Status Communicator::receive_parcel(const Call& call, Nanos limit, bool (*interrupted)(),
+                                    std::shared_ptr<Message>& out) {
+  Task task(call, limit);
+  if (generation_ != fork_generation()) return refuse(task);
+  messages_->post(task, looks());
+  const Clock::time_point begin = Clock::now();
+  constexpr Nanos kSlice = std::chrono::milliseconds(50);
+  while (!task.done()) {
+    const Nanos left = limit - (Clock::now() - begin);
+    if (left.count() <= 0) {
+      messages_->withdraw(
+          task, {Code::kTimeout, "no message came within " + std::to_string(limit.count() / 1000000) + " ms"});
+    } else if (!wait(task, std::min(left, kSlice)) && interrupted()) {
+      messages_->withdraw(task, {Code::kAborted, "interrupted"});
+    }
+  }
+  out = task.parcel();
+  return task.status();
+}
+
+Status Communicator::fetch(const Call& call, std::shared_ptr<Message> parcel) {
+  Task task(call, limit_of(call));
+  task.set_parcel(std::move(parcel));
+  if (generation_ != fork_generation()) return refuse(task);
+  messages_->post(task, looks());
+  if (!task.done()) wait_for(*messages_, task);
+  return task.status();
+}
+
+int Communicator::probe(const Call& call, std::uint64_t& bytes) {
+  if (generation_ != fork_generation()) return -1;
+  const int source = messages_->probe(call, bytes);
+  if (source < 0) messages_->inspect();
+  return source;
+}
+
+bool Communicator::drain(Nanos limit) {
+  if (generation_ != fork_generation()) return true;
+  const Deadline deadline(limit);
+  const auto idle = [&] { return !collectives_->busy() && !messages_->busy(); };
+  wait_until(
+      spin_, bell_, [&] { return idle() || deadline.passed(); },
+      [&] {
+        const bool moved = collectives_->drive();
+        return messages_->drive() || moved;
+      },
+      [&] {
+        collectives_->inspect();
+        messages_->inspect();
+        Progress::get().drive_others(*messages_);
+      });
+  return idle();
+}
+
+std::size_t Communicator::eager_limit() const { return messages_->eager_limit(); }
+
+}  // namespace customccl

@@ -1,0 +1,282 @@
+"""One message is one Python value, whatever it holds and however large it is."""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+import torch
+from harness.rank import error_of, hear_parent, tell_parent
+from nests import Request, same, tensor, thing
+from shared import LIMIT, group
+
+from torch_customccl import create_group
+
+
+@pytest.fixture
+def alone():
+    import torch.distributed as dist
+
+    with create_group(dist.HashStore(), 0, 1, "alone", timeout=LIMIT) as made:
+        yield made
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_nests_arrive_as_they_were(ranks, seed):
+    def body(rank, size, seed):
+        with group(rank, size, "nests") as made:
+            dice = random.Random(seed)
+            for turn in range(100):
+                torch.manual_seed(seed * 1000 + turn)
+                value = {"turn": turn, "things": [thing(dice) for _ in range(dice.randrange(8))]}
+                if rank == 0:
+                    made.send_message(value, 1, tag=turn % 3)
+                else:
+                    source, got = made.recv_message_from(0 if turn % 2 else None, tag=turn % 3)
+                    assert source == 0
+                    assert same(got, value), f"seed {seed}, turn {turn}: {got!r} is not {value!r}"
+
+    ranks(2).run(body, seed)
+
+
+@pytest.mark.parametrize("into", [False, True], ids=["new tensors", "given tensors"])
+@pytest.mark.parametrize("shape", ["one", "many", "strided", "pickled"])
+def test_every_size(ranks, shape, into):
+    """Around the limits of what travels at once, and far beyond."""
+
+    def body(rank, size, shape, into):
+        def value(count, fill):
+            numbers = torch.arange(count, dtype=torch.int32) if fill else torch.zeros(count, dtype=torch.int32)
+            if shape == "one":
+                return {"x": numbers}
+            if shape == "many":
+                return [{"part": part} for part in numbers.tensor_split(7)]
+            if shape == "strided":
+                return (numbers.view(-1, 1).expand(-1, 2).clone().t(), "end")
+            return {"x": numbers, "request": Request("r", numbers.numpy(), numbers)}
+
+        with group(rank, size, "sizes") as made:
+            for count in (0, 1, 1000, 8191, 16383, 16384, 40_000, 300_001, 4_000_000):
+                if rank == 0:
+                    made.send_message(value(count, True), 1)
+                else:
+                    given = value(count, False) if into else None
+                    got = made.recv_message(0, into=given)
+                    assert same(got, value(count, True))
+                    if into:
+                        assert same(given, got) or shape == "pickled"
+
+    ranks(2).run(body, shape, into)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.environ.get("LARGE_MESSAGES") != "1", reason="LARGE_MESSAGES=1: 3 GiB of memory")
+def test_a_gibibyte(ranks):
+    def body(rank, size):
+        with group(rank, size, "gibibyte") as made:
+            x = torch.arange(1 << 28, dtype=torch.int32)
+            if rank == 0:
+                made.send_message([x], 1)
+            else:
+                assert made.recv_message(0)[0].equal(x)
+
+    ranks(2).run(body)
+
+
+def test_many_small_messages(ranks):
+    """MANY_MESSAGES=1000000 for a long run."""
+
+    def body(rank, size, count):
+        with group(rank, size, "many") as made:
+            for number in range(count):
+                if rank == 0:
+                    made.send_message({"n": number}, 1)
+                else:
+                    assert made.recv_message(0) == {"n": number}
+
+    ranks(2).run(body, int(os.environ.get("MANY_MESSAGES", "30000")), limit=600)
+
+
+def test_messages_wait_for_a_reader_up_to_a_limit(ranks):
+    """The ring holds some, then the sender waits; nothing is lost or reordered."""
+
+    def body(rank, size):
+        with group(rank, size, "pressure") as made:
+            if rank == 0:
+                for number in range(2000):
+                    made.send_message([number, b"x" * 20_000], 1)
+                    if number == 5:
+                        tell_parent("sending")
+            else:
+                assert hear_parent() == "go"
+                for number in range(2000):
+                    assert made.recv_message(0)[0] == number
+
+    workers = ranks(2, fresh=True)
+    workers.start(body)
+    workers.wait_for(0, "sending")
+    workers.tell(1, "go")
+    assert [outcome.value for outcome in workers.finish()] == [None, None]
+
+
+def test_any_source_tags_and_probe(ranks):
+    def body(rank, size):
+        with group(rank, size, "any") as made:
+            if rank:
+                made.send_message(f"from {rank}", 0, tag=7)
+                made.send_message(torch.full((20_000,), rank), 0, tag=9)
+                made.barrier()
+                return None
+            big = dict(made.recv_message_from(tag=9) for _ in range(2))
+            assert {source: int(got[0]) for source, got in big.items()} == {1: 1, 2: 2}
+            assert made.probe_message(tag=8) is None
+            while made.probe_message(2, tag=7) is None:
+                pass
+            assert made.probe_message(2, tag=7)[0] == 2
+            got = {made.recv_message(2, tag=7), made.recv_message(tag=7)}
+            made.barrier()
+            return got
+
+    assert ranks(3).run(body)[0] == {"from 1", "from 2"}
+
+
+def test_messages_and_tensors_do_not_mix(ranks):
+    def body(rank, size):
+        with group(rank, size, "mix") as made:
+            if rank == 0:
+                made.send_message("message", 1, tag=5)
+                made.send(torch.ones(2), 1, tag=5)
+            else:
+                x = torch.zeros(2)
+                made.recv(x, 0, tag=5)
+                assert x.tolist() == [1.0, 1.0] and made.recv_message(0, tag=5) == "message"
+
+    ranks(2).run(body)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_broadcast_of_values_and_bytes(ranks, size):
+    def body(rank, size):
+        with group(rank, size, "broadcast") as made:
+            for src in range(size):
+                value = {"src": src, "x": torch.arange(100_000 * src), "b": b"b" * 10}
+                assert same(made.broadcast_message(value if rank == src else None, src), value)
+            assert made.broadcast(b"bytes" if rank == 0 else None, 0) == b"bytes"
+
+    ranks(size).run(body)
+
+
+def test_messages_to_oneself(alone):
+    value = {"x": torch.arange(100_000), "y": "text", "r": Request("r", torch.arange(9).numpy(), torch.ones(2))}
+    alone.send_message(value, 0)
+    alone.send_message("second", 0)
+    assert same(alone.recv_message(0), value) and alone.recv_message() == "second"
+
+
+def test_a_timeout_loses_nothing_and_leaves_the_group_as_it_is(ranks):
+    def body(rank, size):
+        with group(rank, size, "timeout") as made:
+            if rank == 0:
+                raised = error_of(made.recv_message, 1, timeout=LIMIT / 200)
+                made.barrier()
+                assert made.recv_message(1) == "late"
+                return raised
+            made.barrier()
+            return made.send_message("late", 0)
+
+    raised = ranks(2).run(body)[0]
+    assert raised.is_a("TimeoutError")
+    assert "no message came within 100 ms with tag 0 from rank 1" in raised.text and "goes on" in raised.text
+
+
+def test_pickles_can_be_refused(ranks):
+    def body(rank, size):
+        with group(rank, size, "refuse") as made:
+            if rank == 0:
+                for extra in (0, 100_000):
+                    made.send_message({"plain": [1, torch.ones(extra)]}, 1)
+                    made.send_message({"r": Request("r", torch.ones(extra).numpy(), torch.ones(1))}, 1)
+                made.send_message("after", 1)
+                return None
+            raised = []
+            for _ in range(2):
+                assert made.recv_message(0, weights_only=True)["plain"][0] == 1
+                raised.append(error_of(made.recv_message, 0, weights_only=True))
+            assert made.recv_message(0) == "after"
+            return raised
+
+    for raised in ranks(2).run(body)[1]:
+        assert raised.is_a("ValueError") and "a pickled Request, which weights_only=True refuses" in raised.text
+
+
+def test_given_tensors_must_fit(ranks):
+    def body(rank, size):
+        with group(rank, size, "fit") as made:
+            for count in (3, 100_000):
+                if rank == 0:
+                    made.send_message({"x": torch.ones(count)}, 1)
+                    made.send_message("after", 1)
+                else:
+                    raised = error_of(made.recv_message, 0, into={"x": torch.ones(count, dtype=torch.int64)})
+                    assert raised.is_a("ValueError") and "was given to be filled" in raised.text
+                    assert made.recv_message(0) == "after"
+
+    ranks(2).run(body)
+
+
+def test_what_cannot_be_sent_is_refused_before_anything_is_sent(alone):
+    endless = []
+    endless.append(endless)
+    for value, error in [(endless, RecursionError), (lambda: 1, Exception), (torch.ones(1, device="meta"), ValueError)]:
+        with pytest.raises(error):
+            alone.send_message({"x": value}, 0)
+    for call in (
+        lambda: alone.send_message(1, 1),
+        lambda: alone.send_message(1, 0, tag=-1),
+        lambda: alone.recv_message(3),
+        lambda: alone.probe_message(tag=1 << 32),
+    ):
+        with pytest.raises(ValueError, match="customccl"):
+            call()
+    assert alone.probe_message() is None
+
+
+def test_endpoints(ranks):
+    def body(rank, size):
+        with group(rank, size, "endpoints") as made:
+            if rank == 0:
+                mine = made.open_endpoint("decode-3")
+                twin = error_of(made.open_endpoint, "decode-3")
+                assert twin.is_a("ValueError") and "open already" in twin.text
+                got = [mine.recv_from() for _ in range(2)]
+                for source, message in got:
+                    made.endpoint(f"prefill-{source}").send({"done": message["id"]})
+                made.barrier()
+                return sorted((source, message["id"]) for source, message in got)
+            mine = made.open_endpoint(f"prefill-{rank}")
+            there = made.endpoint("decode-3")
+            assert there.owner == 0
+            there.send({"id": rank * 10, "cache": tensor(random.Random(rank))})
+            assert mine.recv() == {"done": rank * 10}
+            assert "belongs to rank 0" in error_of(there.recv).text
+            return made.barrier()
+
+    assert ranks(3).run(body)[0] == [(1, 10), (2, 20)]
+
+
+def test_a_reader_learns_that_the_sender_is_gone(ranks):
+    def body(rank, size):
+        made = group(rank, size, "gone")
+        tell_parent("reading")
+        if rank == 1:
+            return hear_parent()
+        return error_of(made.recv_message, 1)
+
+    workers = ranks(2, fresh=True)
+    workers.start(body)
+    for rank in range(2):
+        workers.wait_for(rank, "reading")
+    workers.kill(1)
+    raised = workers.finish(without=frozenset([1]))[0].value
+    assert raised.is_a("DistBackendError") and "rank 1" in raised.text and "died" in raised.text

@@ -1,0 +1,111 @@
+"""Whole Python values from rank to rank, in one message: nested containers of tensors, numbers, bytes, objects."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, cast
+
+from torch_customccl._loader import load
+from torch_customccl.group_operations import Operations
+from torch_customccl.messages.endpoint import Endpoint
+
+_shim = load()
+_ANY = -1
+_BROADCAST_TAG = 1 << 32  # beyond what callers may use
+_NO_LIMIT = timedelta(0)  # "the group's"
+
+
+class Messages(Operations):
+    """The messages of a Group. See docs/messages.md for what a message may hold and what it costs.
+
+    A message is a header (written without pickle for None, bool, int, float, complex, str, bytes, bytearray, list,
+    tuple, set, frozenset and dict) and the memory of its tensors (CPU, any dtype that customccl knows, any dense
+    layout, which is kept; others arrive contiguous). Anything else is pickled (protocol 5, its buffers out of band).
+    The receiver needs to know no size. Messages of one source and tag arrive in the order they were sent. `tag`: 0 to
+    2**32 - 1, apart from the tags of send() and recv(). Any thread may call.
+    """
+
+    _backend: Any
+
+    def send_message(self, message: Any, dst: int, tag: int = 0, *, timeout: timedelta | None = None) -> None:
+        """Sends `message` to rank `dst`. Returns when its memory may be changed again.
+
+        Up to 64 KiB in all it returns at once, unless 256 KiB wait unread: then, and for larger ones, when rank `dst`
+        takes it. Raises ValueError for tensors that are not on the CPU, what pickle raises for objects
+        that cannot be pickled, torch.distributed.DistBackendError when the group fails (a `timeout` that passes, or
+        the group's, ends it).
+        """
+        peer = self._checked(dst, "dst")
+        _shim.send_message(self._messenger(), message, [peer], _checked_tag(tag), timeout or _NO_LIMIT)
+
+    def recv_message(
+        self,
+        src: int | None = None,
+        tag: int = 0,
+        *,
+        timeout: timedelta | None = None,
+        into: Any = None,
+        weights_only: bool = False,
+    ) -> Any:
+        """The next message of rank `src`, by default of any rank. Tensors in it are new and belong to the caller.
+
+        into: a container like the message, with tensors at some of its places: these are filled, and are in the
+        result; shape and dtype must agree. weights_only: refuse messages that hold pickles.
+        Raises TimeoutError when no message comes within `timeout` (the group's by default): the group goes on, and no
+        message is lost. Raises ValueError for a message that `into` or `weights_only` refuses, which is gone then.
+        """
+        return self.recv_message_from(src, tag, timeout=timeout, into=into, weights_only=weights_only)[1]
+
+    def recv_message_from(
+        self,
+        src: int | None = None,
+        tag: int = 0,
+        *,
+        timeout: timedelta | None = None,
+        into: Any = None,
+        weights_only: bool = False,
+    ) -> tuple[int, Any]:
+        """recv_message() that returns (source rank, message)."""
+        peer = _ANY if src is None else self._checked(src, "src")
+        wanted = _checked_tag(tag), timeout or _NO_LIMIT, weights_only, into
+        return cast("tuple[int, Any]", _shim.receive_message(self._messenger(), peer, *wanted))
+
+    def probe_message(self, src: int | None = None, tag: int = 0) -> tuple[int, int] | None:
+        """(source rank, size in bytes) of the message that recv_message() would return now, or None. Does not wait."""
+        peer = _ANY if src is None else self._checked(src, "src")
+        return cast("tuple[int, int] | None", _shim.probe_message(self._messenger(), peer, _checked_tag(tag)))
+
+    def broadcast_message(
+        self, message: Any = None, src: int = 0, *, timeout: timedelta | None = None, weights_only: bool = False
+    ) -> Any:
+        """The message of rank `src`, on every rank (there, `message` itself). All ranks call it, in one order."""
+        root = self._checked(src, "src")
+        if self.rank() != root:
+            wanted = root, _BROADCAST_TAG, timeout or _NO_LIMIT, weights_only, None
+            return _shim.receive_message(self._messenger(), *wanted)[1]
+        others = [rank for rank in range(self.size()) if rank != root]
+        _shim.send_message(self._messenger(), message, others, _BROADCAST_TAG, timeout or _NO_LIMIT)
+        return message
+
+    def open_endpoint(self, name: str) -> Endpoint:
+        """This rank receives what others send to `name`. ValueError if a rank of the group has that name already."""
+        return Endpoint.opened(self, name)
+
+    def endpoint(self, name: str, *, timeout: timedelta | None = None) -> Endpoint:
+        """The endpoint that some rank has opened, or opens within `timeout`; else DistStoreError."""
+        return Endpoint.found(self, name, timeout)
+
+    def _messenger(self) -> Any:
+        if isinstance(self._backend, _shim.CustomBackend):
+            return self._backend
+        raise RuntimeError(f"customccl: messages need shared memory; group {self.group_desc} runs over gloo")
+
+
+def _checked_tag(tag: int) -> int:
+    if not 0 <= tag < 1 << 32:
+        raise ValueError(f"customccl: the tag of a message is between 0 and 2**32 - 1, not {tag}")
+    return tag
+
+
+__all__: Sequence[str] = ["Endpoint", "Messages"]
