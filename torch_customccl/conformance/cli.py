@@ -33,10 +33,10 @@ def main(argv: list[str] | None = None) -> int:
             return _COMMAND_FUNCTIONS[words[0]](words[1:], console)
         return _run(words, console)
     except (BadExpectationsError, ValueError, FileNotFoundError) as error:
-        console.print(f"conformance: {error}", style="red", markup=False)
+        console.print(f"conformance: {error}", style="red", markup=False, soft_wrap=True)
         return USAGE
     except ChildProcessError as error:
-        console.print(f"conformance: {error}", style="red", markup=False)
+        console.print(f"conformance: {error}", style="red", markup=False, soft_wrap=True)
         return HARNESS
 
 

@@ -64,6 +64,7 @@ def score(mutants: tuple[Mutant, ...], console: Console) -> list[Caught]:
             f"{'caught' if row.right else 'MISSED'}  {mutant.name}: {', '.join(row.verdicts)} "
             f"(wanted {mutant.verdict.value}), {row.seconds:.1f} s",
             markup=False,
+            soft_wrap=True,
         )
     return rows
 
@@ -81,7 +82,8 @@ def main(words: list[str], console: Console) -> int:
     caught = sum(row.right for row in runs[0])
     console.print(
         f"{caught} of {len(mutants)} planted bugs named with the right verdict; "
-        f"{args.repeat} runs {'identical' if same else 'DIFFERENT'}"
+        f"{args.repeat} runs {'identical' if same else 'DIFFERENT'}",
+        soft_wrap=True,
     )
     if args.out:
         rows = [

@@ -76,7 +76,7 @@ def generate() -> Iterator[Case]:
             "declared",
             2,
             {
-                "op": "all_reduce",
+                "op": "capability",
                 "kind": name,
                 "capability": name,
                 "words": words,
@@ -90,7 +90,7 @@ def generate() -> Iterator[Case]:
             "HO-02",
             "denied",
             2,
-            {"op": "all_reduce", "kind": f"{name}_denied", "capability": name},
+            {"op": "capability", "kind": f"{name}_denied", "capability": name},
             isolation="fresh",
         )
 

@@ -27,7 +27,7 @@ def glyph(verdict: str) -> str:
 
 def mostly(verdicts: list[str]) -> str:
     """The worst verdict of a cell with how many cases passed, e.g. ``✗ wrong_result 3/12``."""
-    ran = [name for name in verdicts if name not in ("not_run", "not_applicable")]
+    ran = [name for name in verdicts if name not in ("not_run", "not_applicable", "info")]
     if not ran:
         return "not run"
     top = worst([Verdict(name) for name in ran]).value
