@@ -1,4 +1,4 @@
-"""The examples in README.md, docs/install.md, docs/use.md and docs/launch.md run as they stand.
+"""The examples in README.md and in those pages of docs/ that are listed here run as they stand.
 
 A Python block with file=NAME is a program of its own; ranks=N: started by torchrun. The other Python blocks of a page,
 put one behind the other, are one program for two ranks. A bash block with "run" is run, the others are only parsed.
@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 from pages import ROOT, Block, blocks, name
 
-PAGES = [ROOT / "README.md", ROOT / "docs/install.md", ROOT / "docs/use.md", ROOT / "docs/launch.md"]
+PROSE = ("use.md", "groups.md", "messages.md")  # pages whose blocks make one program
+PAGES = [ROOT / "README.md", *(ROOT / "docs" / page for page in ("install.md", "launch.md", *PROSE))]
 SKIP_COMPILING = "DOCS_SKIP_COMPILING"
 
 
@@ -55,7 +56,7 @@ def test_programs_run(block, tmp_path):
     run_program(block.text, block.words.get("ranks"), tmp_path, tmp_path / block.words["file"])
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page.name == "use.md"], ids=name)
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name in PROSE], ids=name)
 def test_the_pieces_of_a_page_make_a_program(page, tmp_path):
     pieces = [block.text for block in blocks(page, "python") if "file" not in block.words]
     assert len(pieces) > 1
