@@ -25,7 +25,7 @@ def register() -> None:
         return
     # A list, not "cpu": torch up to 2.13 iterates over a string letter by letter.
     dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu"])
-    _repair_default_backend()
+    _mend_torch()
     _register_with_dist2()
 
 
@@ -41,10 +41,12 @@ def _create_group(*args: Any, **kwargs: Any) -> Any:
     return create_group(*args, **kwargs)
 
 
-def _repair_default_backend() -> None:
-    from torch_customccl._default_backend import install
+def _mend_torch() -> None:
+    """What torch decides by the names of its own backends."""
+    from torch_customccl import _default_backend, _flight_recorder, _monitored_barrier
 
-    install()
+    for mended in (_default_backend, _monitored_barrier, _flight_recorder):
+        mended.install()
 
 
 def _register_with_dist2() -> None:

@@ -9,7 +9,9 @@ CustomBackend::CustomBackend(std::shared_ptr<Communicator> group, StorePtr store
     : Backend(group->spec().rank, group->spec().size),
       group_(std::move(group)),
       store_(std::move(store)),
-      options_(std::move(options)) {}
+      options_(std::move(options)),
+      logs_flights_(FlightLog::get().on()),
+      flight_group_(logs_flights_ ? FlightLog::get().add_group() : 0) {}
 
 CustomBackend::~CustomBackend() { group_->close(); }
 
@@ -23,26 +25,40 @@ CustomBackend::WorkPtr CustomBackend::finished_work(::c10d::OpType type) {
   return works[static_cast<std::size_t>(type) % works.size()];
 }
 
-void CustomBackend::begin_record(at::RecordFunction& record, Label label, const Tensors& inputs) {
-  const std::vector<c10::IValue> values(inputs.begin(), inputs.end());
-  record._setAsync();  // torch's own Works are asynchronous events, and its tests expect one
-  record.before(label.title, c10::ArrayRef<const c10::IValue>(values.data(), values.size()));
+void CustomBackend::run(PreparedCall& prepared, Label label) {
+  const bool hooked = hook_->active();
+  const Clock::time_point begin = hooked ? Clock::now() : Clock::time_point();
+  const Status status = group_->run(prepared.sealed());
+  if (C10_UNLIKELY(!status.ok())) {
+    abort_hooks_->run();
+    throw_status(status);
+  }
+  if (C10_UNLIKELY(hooked)) hook_->call(label.type, group_->sequence(), begin);
 }
 
-void CustomBackend::run(PreparedCall& prepared, Label label) {
-  if (C10_UNLIKELY(hook_->active())) {
-    const Clock::time_point begin = Clock::now();
-    check(group_->run(prepared.sealed()));
-    return hook_->call(label.type, group_->sequence(), begin);
-  }
-  check(group_->run(prepared.sealed()));
+void CustomBackend::abort() {
+  abort_hooks_->run();
+  group_->abort("");
 }
 
 CustomBackend::WorkPtr CustomBackend::launch_all(std::vector<PreparedCall> calls, bool async, Label label, Held held) {
   if (calls.empty()) return finished_work(label.type);
-  std::vector<std::shared_ptr<TensorTask>> tasks;
-  for (PreparedCall& prepared : calls) tasks.push_back(post(std::move(prepared), held, label.type));
-  return make_work(std::move(tasks), label, std::move(held), async);
+  return post_all(calls, async, label, std::move(held));
+}
+
+CustomBackend::WorkPtr CustomBackend::post_all(std::span<PreparedCall> calls, bool async, Label label, Held held) {
+  WorkPtr work;
+  const auto body = [&] {
+    std::vector<std::shared_ptr<TensorTask>> tasks;
+    for (PreparedCall& prepared : calls) tasks.push_back(post(std::move(prepared), held, label.type));
+    work = make_work(std::move(tasks), label, std::move(held), async);
+  };
+  if (C10_UNLIKELY(at::hasCallbacks())) {
+    with_comms(label, held, async, body);
+  } else {
+    body();
+  }
+  return work;
 }
 
 std::shared_ptr<TensorTask> CustomBackend::post(PreparedCall&& prepared, const Held& held, ::c10d::OpType type) {
@@ -61,8 +77,10 @@ CustomBackend::WorkPtr CustomBackend::make_work(std::vector<std::shared_ptr<Tens
     const std::lock_guard lock(coalescing_mutex_);
     if (coalescing_) coalesced_.insert(coalesced_.end(), tasks.begin(), tasks.end());
   }
+  WorkState::Watcher watcher;
+  if (C10_UNLIKELY(logs_flights_ || abort_hooks_->any())) watcher = watch(*tasks.front(), label, held);
   auto work = c10::make_intrusive<TaskWork>(group_, std::move(tasks), label.type, label.title, held.inputs,
-                                            std::move(held.outputs));
+                                            std::move(held.outputs), std::move(watcher));
   if (!async) work->wait(kNoTimeout);
   return work;
 }
@@ -81,11 +99,12 @@ CustomBackend::WorkPtr CustomBackend::endCoalescing() {
   }
   if (tasks.empty()) return finished_work(::c10d::OpType::COALESCED);
   return c10::make_intrusive<TaskWork>(group_, std::move(tasks), ::c10d::OpType::COALESCED, "customccl:coalesced",
-                                       Tensors(), Tensors());
+                                       Tensors(), Tensors(), nullptr);
 }
 
 void CustomBackend::registerOnCompletionHook(std::function<void(std::shared_ptr<::c10d::WorkInfo>)>&& hook) {
   TORCH_CHECK(!hook_->active(), "customccl: this group has a completion hook already");
+  onCompletionHook_ = hook;  // what makes destroy_process_group wait for pending works
   hook_->set(std::move(hook));
 }
 

@@ -4,10 +4,13 @@
 
 #include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
+#include "c10d/abort_hooks.h"
 #include "c10d/compat.h"
 #include "c10d/completion_hook.h"
+#include "c10d/flight_log.h"
 #include "c10d/options.h"
 #include "c10d/prepared_call.h"
 #include "c10d/work.h"
@@ -33,6 +36,7 @@ class CustomBackend final : public ::c10d::Backend {
   const std::string getBackendName() const override { return "customccl"; }
   const std::shared_ptr<Communicator>& group() const { return group_; }
   c10::intrusive_ptr<::c10d::Backend::Options> getBackendOptions() override { return options_; }
+  const c10::intrusive_ptr<CustomOptions>& options() const { return options_; }
 
   WorkPtr broadcast(Tensors& tensors, const ::c10d::BroadcastOptions& options) override;
   WorkPtr allreduce(Tensors& tensors, const ::c10d::AllreduceOptions& options) override;
@@ -88,7 +92,12 @@ class CustomBackend final : public ::c10d::Backend {
   std::uint64_t getSequenceNumberForGroup() override { return group_->sequence(); }
   void setTimeout(std::chrono::milliseconds timeout) override;
   ::c10d::ErrorType getError() override;
-  void abort() override { group_->abort(""); }
+  void abort() override;
+#ifdef C10D_BACKEND_HAS_HOOKS
+  bool supportsAbortHooks() const CUSTOMCCL_OVERRIDE_SINCE_2_15 { return true; }
+  void registerAbortHook(std::int64_t id, ::c10d::AbortHook hook) override { abort_hooks_->add(id, std::move(hook)); }
+  void unregisterAbortHook(std::int64_t id) override { abort_hooks_->remove(id); }
+#endif
   void shutdown() override { group_->close(); }
 
  private:
@@ -108,7 +117,13 @@ class CustomBackend final : public ::c10d::Backend {
   WorkPtr launch(PreparedCall&& prepared, bool async, Label label, Hold&& hold);
   // Several operations with one Work; they go out one after the other.
   WorkPtr launch_all(std::vector<PreparedCall> calls, bool async, Label label, Held held);
+  WorkPtr post_all(std::span<PreparedCall> calls, bool async, Label label, Held held);
   void run(PreparedCall& prepared, Label label);
+  // For those who watch: the profiler, and the flight recorder.
+  void run_observed(PreparedCall& prepared, Label label, const Held& held, at::RecordFunction& record);
+  void with_comms(Label label, const Held& held, bool async, const std::function<void()>& body);
+  WorkState::Watcher watch(const TensorTask& task, Label label, const Held& held);
+  std::uint64_t log_flight(const Call& call, std::uint64_t sequence, Label label, const Held& held);
   static void begin_record(at::RecordFunction& record, Label label, const Tensors& inputs);
   std::shared_ptr<TensorTask> post(PreparedCall&& prepared, const Held& held, ::c10d::OpType type);
   WorkPtr make_work(std::vector<std::shared_ptr<TensorTask>> tasks, Label label, Held held, bool async);
@@ -128,6 +143,9 @@ class CustomBackend final : public ::c10d::Backend {
   std::shared_ptr<Communicator> group_;
   StorePtr store_;  // for shrink()
   c10::intrusive_ptr<CustomOptions> options_;
+  std::shared_ptr<AbortHooks> abort_hooks_ = std::make_shared<AbortHooks>();
+  const bool logs_flights_;
+  const std::uint64_t flight_group_;
   std::shared_ptr<CompletionHook> hook_ = std::make_shared<CompletionHook>();
   int shrinks_ = 0;
   std::mutex coalescing_mutex_;

@@ -1,4 +1,5 @@
 #include "c10d/launch.h"
+#include "c10d/monitored_barrier.h"
 
 // The operations that move data without computing: broadcast, all_gather, gather, scatter, all_to_all, barrier.
 
@@ -165,11 +166,14 @@ CustomBackend::WorkPtr CustomBackend::barrier(const ::c10d::BarrierOptions& opti
                 [] { return Held{}; });
 }
 
-// Every barrier here names all ranks that did not come, after one timeout; so `wait_all_ranks` changes nothing.
-void CustomBackend::monitoredBarrier(const ::c10d::BarrierOptions& options, bool /*wait_all_ranks*/) {
-  PreparedCall prepared(Op::kBarrier);
-  prepared.set_timeout(options.timeout);
-  run(prepared, {::c10d::OpType::BARRIER, "customccl:monitored_barrier"});
+void CustomBackend::monitoredBarrier(const ::c10d::BarrierOptions& options, bool wait_all_ranks) {
+  const bool stated = options.timeout != ::c10d::kUnsetTimeout;
+  try {
+    monitored_barrier(*group_, stated ? Nanos(options.timeout) : group_->limit_of(Call()), wait_all_ranks);
+  } catch (...) {
+    abort_hooks_->run();
+    throw;
+  }
 }
 
 }  // namespace customccl::torch_shim

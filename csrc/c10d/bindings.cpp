@@ -6,9 +6,11 @@
 #include "c10d/backend.h"
 #include "c10d/buffer_tensor.h"
 #include "c10d/facts.h"
+#include "c10d/flight_dump.h"
 #include "c10d/message_exchange.h"
 #include "c10d/standalone_group.h"
 #include "core/callbacks.h"
+#include "platform/build_stamp.h"
 
 // The Python module _shim_<torch minor>. torch is imported before it (torch_customccl/_loader.py), so its base classes are known.
 
@@ -35,6 +37,14 @@ c10::intrusive_ptr<::c10d::Backend> create_backend(const c10::intrusive_ptr<::c1
   return CustomBackend::create(store, {name, rank, size, global_ranks, timeout}, options);
 }
 
+// Python says it as an ImportError, of which torch_customccl/_loader.py makes a sentence with the command that builds both anew.
+void check_library() {
+  if (library_stamp() == kBuildStamp) return;
+  throw py::import_error("libcustomccl.so beside it is of another build: stamp " +
+                         std::string(library_stamp().substr(0, 12)) + ", the shim has " +
+                         std::string(kBuildStamp.substr(0, 12)));
+}
+
 c10::intrusive_ptr<CustomOptions> copy_options(const CustomOptions& options) {
   return c10::make_intrusive<CustomOptions>(options);
 }
@@ -52,6 +62,8 @@ void bind(py::module_& module) {
           py::arg("memo"));
   py::class_<CustomBackend, c10::intrusive_ptr<CustomBackend>, ::c10d::Backend>(module, "CustomBackend",
                                                                                 "A customccl group, as torch sees it.")
+      // As gloo's and nccl's objects have it; dist.split_group copies it for the child.
+      .def_property_readonly("options", [](CustomBackend& backend) { return backend.options(); })
       .def(
           "drain",
           [](CustomBackend& backend, std::chrono::milliseconds limit) { return backend.group()->drain(limit); },
@@ -61,10 +73,12 @@ void bind(py::module_& module) {
   module.def("create_backend", &create_backend, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"),
              py::arg("group_name"), py::arg("global_ranks"), py::arg("options") = nullptr,
              py::call_guard<py::gil_scoped_release>());
+  module.attr("build_stamp") = std::string(kBuildStamp);
   module.def("tensor_of_buffer", &tensor_of_buffer, py::arg("object"), py::arg("writable"));
   bind_standalone_group(module);
   bind_message_exchange(module);
   module.def("info", &facts);
+  module.def("flight_dump", &flight_dump, py::arg("stacks"), py::arg("only_active"));
   py::module_::import("atexit").attr("register")(py::cpp_function([] {
     const py::gil_scoped_release release;
     Callbacks::get().stop(std::chrono::seconds(1));
@@ -73,4 +87,7 @@ void bind(py::module_& module) {
 
 }  // namespace customccl::torch_shim
 
-PYBIND11_MODULE(CUSTOMCCL_SHIM_NAME, module) { customccl::torch_shim::bind(module); }
+PYBIND11_MODULE(CUSTOMCCL_SHIM_NAME, module) {
+  customccl::torch_shim::check_library();
+  customccl::torch_shim::bind(module);
+}

@@ -9,14 +9,15 @@ CustomBackend::WorkPtr CustomBackend::launch(PreparedCall&& prepared, bool async
   if (!async) {
     // What the base class does for asynchronous Works: one profiler event, with the shapes of the inputs.
     at::RecordFunction record(at::RecordScope::USER_SCOPE);
-    if (C10_UNLIKELY(record.isActive())) begin_record(record, label, hold().inputs);
-    run(prepared, label);
+    if (C10_UNLIKELY(record.isActive() || logs_flights_)) {
+      run_observed(prepared, label, hold(), record);
+    } else {
+      run(prepared, label);
+    }
     record.end();
     return finished_work(label.type);
   }
-  Held held = hold();
-  std::vector<std::shared_ptr<TensorTask>> tasks{post(std::move(prepared), held, label.type)};
-  return make_work(std::move(tasks), label, std::move(held), true);
+  return post_all({&prepared, 1}, true, label, hold());
 }
 
 // c10d hands over lists that hold exactly one tensor.

@@ -49,8 +49,9 @@ const Status* WorkState::failure() const {
   return nullptr;
 }
 
-void WorkState::follow(const std::shared_ptr<WorkState>& state, std::function<void()> end_profile) {
+void WorkState::follow(const std::shared_ptr<WorkState>& state, std::function<void()> end_profile, Watcher watcher) {
   state->end_profile_ = std::move(end_profile);
+  state->watcher_ = std::move(watcher);
   for (const auto& task : state->tasks_) {
     task->when_done([state] { state->one_done(); });
   }
@@ -59,6 +60,7 @@ void WorkState::follow(const std::shared_ptr<WorkState>& state, std::function<vo
 void WorkState::one_done() {
   if (left_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   if (end_profile_) end_profile_();
+  if (watcher_) watcher_(failure() == nullptr, took());
   c10::intrusive_ptr<c10::ivalue::Future> future;
   {
     const std::lock_guard lock(mutex_);
@@ -106,11 +108,11 @@ Nanos WorkState::took() const {
 
 TaskWork::TaskWork(std::shared_ptr<Communicator> group, std::vector<std::shared_ptr<TensorTask>> tasks,
                    ::c10d::OpType type, const char* title, const std::vector<at::Tensor>& inputs,
-                   std::vector<at::Tensor> outputs)
+                   std::vector<at::Tensor> outputs, WorkState::Watcher watcher)
     : Work(group->spec().rank, type, title, inputs),
       group_(std::move(group)),
       state_(std::make_shared<WorkState>(std::move(tasks), std::move(outputs))) {
-  WorkState::follow(state_, std::move(recordFunctionEndCallback_));
+  WorkState::follow(state_, std::move(recordFunctionEndCallback_), std::move(watcher));
 }
 
 bool TaskWork::isCompleted() {

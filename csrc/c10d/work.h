@@ -50,8 +50,9 @@ class WorkState {
   // Once done: until the future, if anybody asked for it, has its value too. Its callbacks may still run then.
   void settle();
 
-  // `end_profile` runs when all tasks are done.
-  static void follow(const std::shared_ptr<WorkState>& state, std::function<void()> end_profile);
+  // `end_profile` and `watcher` run when all tasks are done; `watcher` hears whether well, and how long they took. Both may be empty.
+  using Watcher = std::function<void(bool ok, Nanos took)>;
+  static void follow(const std::shared_ptr<WorkState>& state, std::function<void()> end_profile, Watcher watcher);
 
  private:
   void one_done();
@@ -62,6 +63,7 @@ class WorkState {
   Clock::time_point begin_ = Clock::now();
   std::atomic<std::size_t> left_;
   std::function<void()> end_profile_;
+  Watcher watcher_;
   std::mutex mutex_;
   bool ended_ = false;
   c10::intrusive_ptr<c10::ivalue::Future> future_;  // made when asked for
@@ -71,7 +73,8 @@ class WorkState {
 class TaskWork final : public ::c10d::Work {
  public:
   TaskWork(std::shared_ptr<Communicator> group, std::vector<std::shared_ptr<TensorTask>> tasks, ::c10d::OpType type,
-           const char* title, const std::vector<at::Tensor>& inputs, std::vector<at::Tensor> outputs);
+           const char* title, const std::vector<at::Tensor>& inputs, std::vector<at::Tensor> outputs,
+           WorkState::Watcher watcher);
 
   bool isCompleted() override;
   bool isSuccess() const override { return state_->done() && state_->failure() == nullptr; }

@@ -1,10 +1,12 @@
 """Choosing the shim: by torch's minor version, before anything is loaded; a sentence when there is none."""
 
 import importlib
+import shutil
 import sys
 
 import pytest
 import torch
+from process import run_python
 
 import torch_customccl
 from torch_customccl import _loader
@@ -66,3 +68,30 @@ def test_the_package_offers_what_it_says():
     assert issubclass(torch_customccl.Options, torch._C._distributed_c10d.Backend.Options)
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = torch_customccl.nonsense
+
+
+def test_a_library_of_another_build_is_refused(tmp_path):
+    """A shim that sees other class layouts than the library has would crash, or worse."""
+    package = tmp_path / "torch_customccl"
+    shutil.copytree(_loader.FOLDER, package, ignore=shutil.ignore_patterns("conformance", "__pycache__"))
+    stamp = _loader.load().build_stamp.encode()
+    assert len(stamp) == 64
+    library = package / "libcustomccl.so"
+    content = library.read_bytes()
+    assert content.count(stamp) == 1
+    library.write_bytes(content.replace(stamp, b"0" * 64))
+    said = run_python(
+        """
+        import torch_customccl
+        try:
+            torch_customccl.Options
+        except RuntimeError as error:
+            print(error)
+        """,
+        tmp_path,
+        PYTHONPATH=str(tmp_path),
+    )
+    assert f"stamp {'0' * 12}, the shim has {stamp[:12].decode()}" in said
+    assert "libcustomccl.so beside it is of another build" in said
+    assert "rebuild it with: " in said
+    assert said.count("\n") == 1

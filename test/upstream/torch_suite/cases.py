@@ -12,11 +12,8 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Any
 
-import torch.distributed as dist
-from torch.distributed import distributed_c10d
 from torch.testing._internal import common_distributed
 
 from . import rewrite
@@ -47,22 +44,8 @@ def skip_below_three_ranks(function: Callable[..., Any]) -> Callable[..., Any]:
     return wrapper
 
 
-def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
-    """torch's function without its refusal of every backend that is not named gloo."""
-    if distributed_c10d._rank_not_in_group(group):
-        return
-    if timeout is None:
-        timeout = distributed_c10d.default_pg_timeout
-    elif isinstance(timeout, (int, float)):
-        timeout = timedelta(seconds=timeout)
-    group = group or distributed_c10d._get_default_group()
-    group.monitored_barrier(timeout, wait_all_ranks=wait_all_ranks)
-
-
 common_distributed.skip_if_small_worldsize = skip_below_three_ranks
 upstream = rewrite.load(BACKEND)
-if BACKEND != dist.Backend.GLOO:
-    dist.monitored_barrier = distributed_c10d.monitored_barrier = monitored_barrier
 
 
 class Suite(upstream.TestDistBackend, upstream.DistributedTest._DistTestBase):  # type: ignore[misc, name-defined]

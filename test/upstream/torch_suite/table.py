@@ -24,7 +24,6 @@ test that runs starts its ranks as processes, and the exit code of each of them 
 which backend runs which test, so its lists are opened for customccl at import (test/upstream/torch_suite/rewrite.py):
 it runs whatever gloo runs and the CPU tests written for MPI (all_to_all), and the helper groups of a test are of the
 backend under test too. Tests that torch skips below 8 ranks run from 3 ranks on, for both backends.
-`dist.monitored_barrier`, which refuses every name but gloo, is replaced by a call of the group's own method.
 """
 
 

@@ -1,0 +1,97 @@
+#include <c10/util/StringUtil.h>
+
+#include "c10d/comms_record.h"
+#include "c10d/launch.h"
+
+// Calls that somebody watches: torch's profiler, or its flight recorder. Off the fast path, so it may allocate.
+
+namespace customccl::torch_shim {
+
+namespace {
+
+bool is_p2p(::c10d::OpType type) {
+  return type == ::c10d::OpType::SEND || type == ::c10d::OpType::RECV || type == ::c10d::OpType::RECVANYSOURCE;
+}
+
+// The names that torch's analyser of flight records takes; it refuses those of backends it does not know. Peers are ranks of the
+// group: "send 0->1", "recv 1<-0" (-1: any).
+std::string flight_name(::c10d::OpType type, const char* title, int rank, int peer) {
+  const std::string own = std::to_string(rank);
+  switch (type) {
+    case ::c10d::OpType::SEND: return "gloo:send " + own + "->" + std::to_string(peer);
+    case ::c10d::OpType::RECV:
+    case ::c10d::OpType::RECVANYSOURCE: return "gloo:recv " + own + "<-" + std::to_string(peer);
+    case ::c10d::OpType::BARRIER: return "gloo:all_reduce_barrier";
+    case ::c10d::OpType::ALLREDUCE_COALESCED: return "gloo:allreduce_coalesced";
+    case ::c10d::OpType::ALLGATHER_COALESCED: return "gloo:ALLGATHER_coalesced";
+    case ::c10d::OpType::_ALLREDUCE_SPARSE: return "gloo:all_reduce";
+    default: return "gloo" + std::string(title).substr(std::string("customccl").size());
+  }
+}
+
+std::vector<FlightLog::Shape> shapes_of(const std::vector<at::Tensor>& tensors) {
+  std::vector<FlightLog::Shape> shapes;
+  for (const at::Tensor& tensor : tensors) shapes.push_back({tensor.sizes().vec(), tensor.scalar_type()});
+  return shapes;
+}
+
+}  // namespace
+
+void CustomBackend::begin_record(at::RecordFunction& record, Label label, const Tensors& inputs) {
+  const std::vector<c10::IValue> values(inputs.begin(), inputs.end());
+  record._setAsync();  // torch's own Works are asynchronous events, and its tests expect one
+  record.before(label.title, c10::ArrayRef<const c10::IValue>(values.data(), values.size()));
+}
+
+std::uint64_t CustomBackend::log_flight(const Call& call, std::uint64_t sequence, Label label, const Held& held) {
+  FlightLog::Entry entry;
+  entry.group = flight_group_;
+  entry.group_name = getGroupUid();
+  entry.group_description = getGroupDesc();
+  entry.name = flight_name(label.type, label.title, getRank(), call.peer);
+  entry.sequence = sequence;
+  entry.p2p = is_p2p(label.type);
+  entry.inputs = shapes_of(held.inputs);
+  entry.outputs = shapes_of(held.outputs);
+  entry.timeout = std::chrono::duration_cast<std::chrono::milliseconds>(group_->limit_of(call));
+  return FlightLog::get().begin(std::move(entry), group_->spec().global_ranks);
+}
+
+WorkState::Watcher CustomBackend::watch(const TensorTask& task, Label label, const Held& held) {
+  std::optional<std::uint64_t> flight;
+  if (logs_flights_) flight = log_flight(task.call(), task.operation().sequence, label, held);
+  return [flight, hooks = abort_hooks_](bool ok, Nanos took) {
+    if (flight) FlightLog::get().end(*flight, ok, took);
+    if (!ok) hooks->run();
+  };
+}
+
+void CustomBackend::with_comms(Label label, const Held& held, bool async, const std::function<void()>& body) {
+  with_comms_record({group_->spec(), getGroupUid(), getGroupDesc(), static_cast<std::int64_t>(group_->sequence() + 1),
+                     is_p2p(label.type), async, label.type, held.inputs, held.outputs},
+                    body);
+}
+
+void CustomBackend::run_observed(PreparedCall& prepared, Label label, const Held& held, at::RecordFunction& record) {
+  const auto body = [&] {
+    if (record.isActive()) begin_record(record, label, held.inputs);
+    if (!logs_flights_) return run(prepared, label);
+    const Clock::time_point begin = Clock::now();
+    const std::uint64_t flight = log_flight(prepared.call(), group_->sequence() + 1, label, held);
+    const auto end = [&](bool ok) { FlightLog::get().end(flight, ok, Clock::now() - begin); };
+    try {
+      run(prepared, label);
+    } catch (...) {
+      end(false);
+      throw;
+    }
+    end(true);
+  };
+  if (record.isActive()) {
+    with_comms(label, held, false, body);
+  } else {
+    body();
+  }
+}
+
+}  // namespace customccl::torch_shim

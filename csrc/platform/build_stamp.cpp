@@ -1,0 +1,7 @@
+#include "platform/build_stamp.h"
+
+namespace customccl {
+
+std::string_view library_stamp() { return kBuildStamp; }
+
+}  // namespace customccl

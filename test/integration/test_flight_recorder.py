@@ -1,0 +1,148 @@
+"""torch's flight recorder: what ranks did stands in its dumps, and the analyser that ships with torch reads them."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+
+import pytest
+import torch
+import torch.distributed as dist
+from harness.programs import environment
+from torch.profiler import ProfilerActivity, profile
+
+from torch_customccl._loader import torch_minor
+
+PROGRAM = """
+import json, pickle, sys
+import torch, torch.distributed as dist
+from torch._C._distributed_c10d import _dump_fr_trace, _dump_fr_trace_json
+
+rank, folder, hang = int(sys.argv[1]), sys.argv[2], sys.argv[3] == "hang"
+dist.init_process_group("customccl", store=dist.FileStore(folder + "/store", 2), rank=rank, world_size=2)
+value = torch.ones(3, 2)
+for _ in range(2):
+    dist.all_reduce(value)
+dist.all_gather_into_tensor(torch.empty(6, 2), value, async_op=True).wait()
+dist.broadcast(value.double(), 1)
+(dist.send if rank == 0 else dist.recv)(value, 1 - rank)
+dist.barrier()
+pair = dist.new_group([0, 1])
+dist.all_reduce(value, group=pair)
+if hang and rank == 0:
+    left = dist.all_reduce(value, async_op=True)
+dist.distributed_c10d._get_default_store().set(f"done {rank}", "")
+dist.distributed_c10d._get_default_store().wait(["done 0", "done 1"])
+with open(f"{folder}/trace_{rank}", "wb") as file:
+    file.write(_dump_fr_trace())
+with open(f"{folder}/json_{rank}", "wb") as file:
+    file.write(_dump_fr_trace_json(onlyActive=True))
+with open(f"{folder}/bare_{rank}", "wb") as file:
+    file.write(_dump_fr_trace(includeCollectives=False))
+dist.distributed_c10d._get_default_store().set(f"dumped {rank}", "")
+dist.distributed_c10d._get_default_store().wait(["dumped 0", "dumped 1"])
+"""
+
+pytestmark = pytest.mark.skipif(
+    torch_minor() not in ("2.11", "2.12", "2.13", "2.14"), reason="torch records every backend itself"
+)
+
+
+def run(folder, mode: str, **variables: str) -> None:
+    script = folder / "program.py"
+    script.write_text(PROGRAM)
+    command = [sys.executable, str(script)]
+    started = [
+        subprocess.Popen(
+            [*command, str(rank), str(folder), mode],
+            env={name: value for name, value in environment(**variables).items() if value},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    outputs = [process.communicate(timeout=100)[0] for process in started]
+    assert [process.returncode for process in started] == [0, 0], outputs
+
+
+def dumps(folder, rank: int):
+    whole = pickle.loads((folder / f"trace_{rank}").read_bytes())
+    active = json.loads((folder / f"json_{rank}").read_bytes())
+    bare = pickle.loads((folder / f"bare_{rank}").read_bytes())
+    return whole, active, bare
+
+
+def test_dumps_hold_every_operation_and_torchs_analyser_reads_them(tmp_path):
+    run(tmp_path, "hang", TORCH_FR_BUFFER_SIZE="100")
+    whole, active, bare = dumps(tmp_path, 0)
+    entries = whole["entries"]
+    assert [entry["profiling_name"] for entry in entries] == [
+        *["gloo:all_reduce"] * 2,
+        "gloo:_all_gather_base",
+        "gloo:broadcast",
+        "gloo:send 0->1",
+        "gloo:all_reduce_barrier",
+        *["gloo:all_reduce"] * 2,
+    ]
+    assert [entry["state"] for entry in entries] == ["completed"] * 7 + ["started"]
+    assert [entry["collective_seq_id"] for entry in entries] == [1, 2, 3, 4, 0, 5, 1, 6]
+    gathered = entries[2]
+    assert (gathered["input_sizes"], gathered["output_sizes"]) == ([[3, 2]], [[6, 2]])
+    assert entries[3]["input_dtypes"] == ["Double"]
+    assert any(frame["filename"].endswith("program.py") for frame in entries[0]["frames"])
+    assert active["entries"][0]["record_id"] == entries[-1]["record_id"]
+    assert len(active["entries"]) == 1
+    assert "entries" not in bare or bare["entries"] == []
+    assert {config["ranks"] for config in whole["pg_config"].values()} == {"[0, 1]"}
+    assert {"last_enqueued_collective": "6", "last_started_collective": "6", "last_completed_collective": "5"} in list(
+        whole["pg_status"].values()
+    )
+    analysed = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.flight_recorder.fr_trace", str(tmp_path), "--prefix", "trace_"],
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert analysed.returncode == 0, analysed.stdout + analysed.stderr
+
+
+def test_nothing_is_recorded_unless_asked_for(tmp_path):
+    run(tmp_path, "end", TORCH_FR_BUFFER_SIZE="")
+    whole, _, _ = dumps(tmp_path, 1)
+    assert whole["entries"] == []
+
+
+def test_the_oldest_entries_make_room(tmp_path):
+    run(tmp_path, "end", TORCH_NCCL_TRACE_BUFFER_SIZE="3")
+    whole, _, _ = dumps(tmp_path, 1)
+    assert [entry["record_id"] for entry in whole["entries"]] == [4, 5, 6]
+    assert whole["entries"][0]["profiling_name"] == "gloo:recv 1<-0"
+
+
+def test_profiles_say_what_was_communicated(ranks):
+    """The note that torch calls param comms, in the trace that its profiler writes."""
+
+    def body(rank, size, folder):
+        value = torch.ones(7, dtype=torch.float64)
+        with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as profiler:
+            dist.all_reduce(value)
+            work = dist.all_gather_into_tensor(torch.empty(14, dtype=torch.float64), value, async_op=True)
+            work.wait()
+        path = os.path.join(folder, f"trace{rank}.json")
+        profiler.export_chrome_trace(path)
+        with open(path) as file:
+            events = json.load(file)["traceEvents"]
+        return [event["args"] for event in events if event.get("name") == "record_param_comms"]
+
+    with tempfile.TemporaryDirectory() as folder:
+        for noted in ranks(2).run(body, folder):
+            assert [note["Collective name"] for note in noted] == ["allreduce", "_allgather_base"]
+            assert [note["In msg nelems"] for note in noted] == [7, 7]
+            assert [note["Out msg nelems"] for note in noted] == [7, 14]
+            assert {(note["dtype"], note["Group size"]) for note in noted} == {("Double", 2)}
+            assert noted[0]["Process Group Ranks"] in ("[0, 1]", "[]")
