@@ -86,11 +86,12 @@ class Communicator:
         """
         if count is None:
             try:
-                if buffer.is_cpu and buffer.is_contiguous() and not buffer.is_neg():
+                # Imaginary parts of lazy conjugates are negated lazily; they are contiguous only as single elements.
+                if buffer.is_cpu and buffer.is_contiguous() and ((n := buffer.numel()) != 1 or not buffer.is_neg()):
                     slots = self._ready[op][buffer.dtype]
                     slot = slots.pop()
                     at = buffer.data_ptr()
-                    _write_call(slot[0], _SEND, at, at, buffer.numel())
+                    _write_call(slot[0], _SEND, at, at, n)
                     code = self._run(self._handle, slot[1])
                     slots.append(slot)
                     if code:

@@ -119,7 +119,7 @@ REFUSED = {
     "sparse": (lambda comm: comm.allreduce(torch.eye(2).to_sparse()), TypeError, "a dense CPU tensor"),
     "a lazy conjugate": (lambda comm: comm.allreduce(torch.ones(2) + 0j), None, None),
     "conjugated": (lambda comm: comm.allreduce((torch.ones(2) + 1j).conj()), ValueError, "conjugates or negates"),
-    "negated": (lambda comm: comm.allreduce(torch._neg_view(torch.ones(2))), ValueError, "conjugates or negates"),
+    "negated": (lambda comm: comm.allreduce((torch.ones(1) + 1j).conj().imag), ValueError, "conjugates or negates"),
     "a list": (lambda comm: comm.allreduce([1.0]), TypeError, "got list"),
     "an unknown op": (
         lambda comm: comm.allreduce(torch.ones(2), op="xor"),
