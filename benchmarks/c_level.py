@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from benchmarks.plan import Cell, Plan
 from benchmarks.sampling import round_order
 
 Cells = dict[tuple[str, int], dict[str, Any]]  # (operation, elements) -> what the program printed
+Runs = dict[str, list[list[Cells]]]  # library -> [round][half]
 RUN_SECONDS = 40
 REGION_BYTES = 1 << 20
 
@@ -144,34 +146,44 @@ def _end(processes: "list[subprocess.Popen[str]]") -> None:
 def collect(plan: Plan, progress: Callable[[str, int], None]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """All C cells, and facts about the libraries. progress(title, turns done) is called before each turn."""
     found, missing = libraries()
-    facts: dict[str, Any] = {"missing": missing, "versions": {}, "commands": {}, "failed": {}}
+    facts: dict[str, Any] = {"missing": missing, "versions": {}, "failed": {}}
     facts["commands"] = {library.name: " ".join(map(_shown, library.command(plan.ranks[0]))) for library in found}
-    cells, done = [], 0
-    for ranks in plan.ranks:
-        runs: dict[str, list[list[Cells]]] = {library.name: [] for library in found}
-        able = list(found)
-        begin = time.monotonic()
-        for number in range(plan.c_rounds):
-            if number and time.monotonic() - begin > plan.c_budget:
-                break
-            for library in (found[index] for index in round_order(len(found), number)):
-                progress(f"{ranks} ranks: C level, {library.name}", done)
-                done += 1
-                if library not in able:
-                    continue
-                try:
-                    version, measured = run_once(library, ranks, plan.c_cells(ranks, number), plan.c_seconds)
-                except LibraryFailedError as error:
-                    facts["failed"][f"{library.name}, {ranks} ranks"] = str(error)
-                    able.remove(library)
-                    continue
-                facts["versions"][library.name] = version
-                rounds = runs[library.name]
-                if len(rounds) <= number:
-                    rounds.append([])
-                rounds[number].append(measured)
-        cells += [_cell(cell, ranks, {lib.name: runs[lib.name] for lib in able}) for cell in plan.c_cells(ranks)]
+    cells = []
+    for index, ranks in enumerate(plan.ranks):
+        runs = _rounds(plan, ranks, found, facts, partial(_shifted, progress, index * plan.c_rounds * 2 * len(found)))
+        cells += [_cell(cell, ranks, runs) for cell in plan.c_cells(ranks)]
     return cells, facts
+
+
+def _rounds(
+    plan: Plan, ranks: int, found: list[Library], facts: dict[str, Any], progress: Callable[[str, int], None]
+) -> Runs:
+    """Until the rounds or the time are up. A library that fails is left out from then on, with what it had measured."""
+    runs: Runs = {library.name: [] for library in found}
+    begin = time.monotonic()
+    for number in range(plan.c_rounds):
+        if number and time.monotonic() - begin > plan.c_budget:
+            break
+        for turn, library in enumerate(found[index] for index in round_order(len(found), number)):
+            progress(f"{ranks} ranks: C level, {library.name}", 2 * number * len(found) + turn)
+            if library.name not in runs:
+                continue
+            try:
+                version, measured = run_once(library, ranks, plan.c_cells(ranks, number), plan.c_seconds)
+            except LibraryFailedError as error:
+                facts["failed"][f"{library.name}, {ranks} ranks"] = str(error)
+                del runs[library.name]
+                continue
+            facts["versions"][library.name] = version
+            rounds = runs[library.name]
+            if len(rounds) <= number:
+                rounds.append([])
+            rounds[number].append(measured)
+    return runs
+
+
+def _shifted(progress: Callable[[str, int], None], before: int, title: str, turn: int) -> None:
+    progress(title, before + turn)
 
 
 def turns(plan: Plan) -> int:
@@ -179,7 +191,7 @@ def turns(plan: Plan) -> int:
     return len(plan.ranks) * plan.c_rounds * 2 * len(libraries()[0]) if plan.c_level else 0
 
 
-def _cell(cell: Cell, ranks: int, runs: dict[str, list[list[Cells]]]) -> dict[str, Any]:
+def _cell(cell: Cell, ranks: int, runs: Runs) -> dict[str, Any]:
     key = (cell.operation, element_count(cell.operation, cell.dtype, ranks, cell.size))
     peers = {}
     for name, rounds in runs.items():

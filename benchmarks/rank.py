@@ -19,7 +19,7 @@ import torch.distributed as dist
 
 from benchmarks import buffers, footprint, native, workloads
 from benchmarks.operations import actual_size
-from benchmarks.peers import OURS, PEERS, TIMEOUT, Peer, UnsupportedError
+from benchmarks.peers import OURS, OURS_SHARED, PEERS, TIMEOUT, Peer, UnsupportedError
 from benchmarks.plan import STEP, Cell, Plan
 from benchmarks.sampling import Burst, burst_for, enough, round_order
 from benchmarks.shared_region import CAPACITY, SharedRegion
@@ -35,8 +35,8 @@ class Turn:
         self.rewrite: Callable[[], object] = lambda: None
         self.buffers: buffers.Buffers | None = None
         if cell.style == STEP:
-            if peer.group is None:
-                raise UnsupportedError("no c10d group")
+            if peer.group is None or peer.name == OURS_SHARED:
+                raise UnsupportedError("no c10d group of its own")
             self.call: Callable[[], object] = workloads.bind(cell.operation, peer.group)
             return
         rank, ranks = dist.get_rank(), dist.get_world_size()

@@ -156,7 +156,7 @@ static void measure(enum bench_op op, size_t elements, double seconds) {
   c.fresh = allocate(c.inputs);
   c.recv = in_place(op) ? c.send : allocate(c.outputs > c.count ? c.outputs : c.count);
   for (size_t i = 0; i < c.inputs; ++i) c.fresh[i] = value(rank, i);
-  int64_t wrong = op == kBarrier ? 0 : wrong_results(&c);
+  const int64_t wrong = op == kBarrier ? 0 : wrong_results(&c);
   for (int i = 0; i < kWarmCalls; ++i) {
     if (worst(call_once(&c)) > 20000000) break;
   }
@@ -167,7 +167,6 @@ static void measure(enum bench_op op, size_t elements, double seconds) {
     const int enough = (double)(sync_now() - begin) > seconds * 1e9 && calls + 1 >= kLeastCalls;
     more = worst(rank == 0 && enough) == 0;
   }
-  wrong += op == kBarrier ? 0 : wrong_results(&c);
   if (rank == 0) print(&c, elements, wrong, calls);
   meet();
   if (c.recv != c.send) free(c.recv);

@@ -1,5 +1,5 @@
 // A c10d backend that does nothing: what is left of a call's time is c10d, Python and the clock. The floor of every c10d backend.
-// Every operation returns the same finished Work, made once.
+// Every operation returns the same finished Work, made once; DistributedDataParallel gets its tensors back through it.
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/utils/pybind.h>
@@ -16,6 +16,15 @@ class FinishedWork final : public ::c10d::Work {
   bool isCompleted() override { return true; }
   bool isSuccess() const override { return true; }
   bool wait(std::chrono::milliseconds) override { return true; }
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override {
+    auto future = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::ofTensors());
+    future->markCompleted(c10::IValue(last_));
+    return future;
+  }
+  void keep(const Tensors& tensors) { last_ = tensors; }
+
+ private:
+  Tensors last_;
 };
 
 class NoopBackend final : public ::c10d::Backend {
@@ -27,7 +36,10 @@ class NoopBackend final : public ::c10d::Backend {
   bool supportsCoalescing() const override { return true; }
 
   WorkPtr broadcast(Tensors&, const ::c10d::BroadcastOptions&) override { return work_; }
-  WorkPtr allreduce(Tensors&, const ::c10d::AllreduceOptions&) override { return work_; }
+  WorkPtr allreduce(Tensors& tensors, const ::c10d::AllreduceOptions& options) override {
+    if (options.asyncOp) work_->keep(tensors);
+    return work_;
+  }
   WorkPtr allreduce_coalesced(Tensors&, const ::c10d::AllreduceCoalescedOptions&) override { return work_; }
   WorkPtr reduce(Tensors&, const ::c10d::ReduceOptions&) override { return work_; }
   WorkPtr allgather(std::vector<Tensors>&, Tensors&, const ::c10d::AllgatherOptions&) override { return work_; }
@@ -48,7 +60,7 @@ class NoopBackend final : public ::c10d::Backend {
   WorkPtr barrier(const ::c10d::BarrierOptions&) override { return work_; }
 
  private:
-  WorkPtr work_ = c10::make_intrusive<FinishedWork>();
+  c10::intrusive_ptr<FinishedWork> work_ = c10::make_intrusive<FinishedWork>();
 };
 
 }  // namespace

@@ -20,12 +20,13 @@ METHOD = """\
   of the peer / time of customccl), with its 95 % bootstrap interval in brackets. Above 1, customccl is faster.
 - A/A gate: each backend is compared with itself, first half of each round against the second. Where that is not 1
   within 2 % (10 % where ranks outnumber cores), nor 1 in a narrow interval, the tables say "machine too noisy".
-- Results are checked at each size, before and after timing, against a formula; a wrong one has no numbers. No sample is
-  dropped, nothing is the best of several runs.
+- Results are checked at each size against a formula (Python: before and after timing); a wrong one has no numbers. No
+  sample is dropped, nothing is the best of several runs.
 - The floor is a c10d backend that does nothing: what Python and c10d cost whatever the backend.
 - C level: one C program compiled for each library, run in turns; a ratio pairs the medians of two runs of one round.
   The program pins ranks to the same cores for all libraries where every rank can have one. The launchers' own pinning
-  is off, and Intel MPI is told to use shared memory; all else is as each library ships.
+  is off, and Intel MPI is told to use shared memory; all else is as each library ships. Up to five rounds, of sizes
+  above 1 MiB two: the interval of so few is their range.
 - "of memcpy": time in which a rank could copy the bytes it must copy at least, at the speed of concurrent memcpys
   measured in the same run, over our time. It exceeds 100 % where caches help more than they help the copies."""
 
