@@ -20,12 +20,12 @@ from .report.portable import portable
 from .runner import Limits
 from .session import OFFICIAL_RUNS, Request, chosen_cases, run
 
-USAGE, HARNESS = 2, 3
+USAGE, HARNESS, INTERRUPTED = 2, 3, 130
 _COMMANDS = ("compare", "matrix", "contract", "selftest", "pack")
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run a command; gives the exit code: 0 met, 1 red, 2 usage, 3 the kit failed, 4 nothing ran."""
+    """Run a command; gives the exit code: 0 met, 1 red, 2 usage, 3 the kit failed, 4 nothing ran, 130 Ctrl-C."""
     words = list(sys.argv[1:] if argv is None else argv)
     console = Console(stderr=True)
     try:
@@ -128,7 +128,7 @@ def _run(words: list[str], console: Console) -> int:
         made["mutation_score"] = json.loads(args.selftest_score.read_text())
     writer.write_all(made, args.out, packed=args.official)
     writer.print_summary(made, args.out, Console())
-    return result.exit_code(made)
+    return INTERRUPTED if "interrupted" in made["suite"]["unofficial_because"] else result.exit_code(made)
 
 
 def _explain(clause_id: str) -> int:
