@@ -13,7 +13,9 @@ from torch_customccl.conformance.report.result import load
 from torch_customccl.conformance.session import Request, run
 
 KEPT = Path(__file__).parents[2] / "docs" / "results" / "conformance"
-UPDATE = "run `make conformance` and `make matrix`, look at what changed, and commit docs/results/conformance and the page"
+UPDATE = (
+    "run `make conformance` and `make matrix`, look at what changed, and commit docs/results/conformance and the page"
+)
 
 
 def test_the_smoke_tier_says_what_the_feature_matrix_says() -> None:

@@ -84,11 +84,17 @@ def test_a_result_names_no_path_of_its_machine() -> None:
     result = made(Verdict.HANG)
     result["suite"]["command"] = "python -m torch_customccl.conformance --backend toy --out '/home/a b' --seed 2"
     home = Path(portable.__file__).parents[3]
-    texts = (f'File "{home}/torch_customccl/x.py", line 7', 'File "/home/me/lib/python3.11/site-packages/torch/y.py"')
+    texts = (
+        f'File "{home}/torch_customccl/x.py", line 7',
+        'File "/home/me/lib/python3.11/site-packages/torch/y.py"',
+        "/usr/lib/python3.11/z.py:3: W",
+    )
     result["cases"][0]["ranks"][0]["stack"] = "\n".join(texts)
     portable.portable(result)
     assert result["suite"]["command"] == "python -m torch_customccl.conformance --backend toy --seed 2"
-    assert result["cases"][0]["ranks"][0]["stack"] == 'File "torch_customccl/x.py", line 7\nFile "torch/y.py"'
+    assert (
+        result["cases"][0]["ranks"][0]["stack"] == 'File "torch_customccl/x.py", line 7\nFile "torch/y.py"\nz.py:3: W'
+    )
 
 
 def test_junit_counts_and_keeps_the_stacks(tmp_path: Path) -> None:

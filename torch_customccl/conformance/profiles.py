@@ -12,7 +12,7 @@ _ABSENT = frozenset({Verdict.NOT_RUN, Verdict.NOT_APPLICABLE})
 PROFILES: dict[str, tuple[str, ...]] = {
     "core": (
         "coll/broadcast/ws?/f32/contiguous/*",
-        "coll/all_reduce/ws?/f32/*/contiguous/*",
+        *(f"coll/all_reduce/ws?/f32/{name}/contiguous/*" for name in ("sum", "product", "min", "max", "avg")),
         "coll/all_gather*/ws?/f32/contiguous/*",
         "coll/reduce_scatter*/ws?/f32/sum/contiguous/*",
         "barrier/*",

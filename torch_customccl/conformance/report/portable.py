@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 _KIT = str(Path(__file__).parents[3]) + "/"
-_LIBRARY = re.compile(r'(File ")[^"\n]*/(?:site-packages|python3\.\d+)/')
+_LIBRARY = re.compile(r"""/[^\s"']*/(?:site-packages|python3\.\d+)/""")
 _OUT = re.compile(r" --out[= ](?:'[^']*'|\S+)")
 _TEXTS = ("message", "traceback", "stack")
 
@@ -19,5 +19,5 @@ def portable(result: dict[str, Any]) -> dict[str, Any]:
         for row in (case, *case.get("ranks", ())):
             for name in _TEXTS:
                 if name in row:
-                    row[name] = _LIBRARY.sub(r"\1", row[name].replace(_KIT, ""))
+                    row[name] = _LIBRARY.sub("", row[name].replace(_KIT, ""))
     return result
