@@ -136,6 +136,23 @@ def test_the_matrix_has_a_column_for_each_run_and_one_for_nccl() -> None:
     assert re.search(r"\| all_reduce \| ✓ 1 \| ✗ wrong_result \(0/1 pass\) \| not run \|", page)
 
 
+def test_the_matrix_is_stale_when_it_or_a_new_run_says_otherwise(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept, same, other, page = (tmp_path / name for name in ("kept.json", "same.json", "other.json", "page.md"))
+    result_file.save(made(Verdict.PASS, Verdict.HANG), kept)
+    result_file.save(made(Verdict.PASS, Verdict.NOT_RUN, tier="smoke"), same)
+    result_file.save(made(Verdict.PASS, Verdict.PASS), other)
+    words = ["matrix", str(kept), "--out", str(page)]
+    assert main(words) == 0
+    assert main([*words, "--check"]) == 0
+    assert main([*words, "--check", "--against", str(same)]) == 0
+    assert main([*words, "--check", "--against", str(other)]) == 1
+    assert "case1: kept hang, now pass" in capsys.readouterr().out
+    page.write_text("edited by hand")
+    assert main([*words, "--check"]) == 1
+
+
 def browser() -> str:
     found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if not found and os.environ.get("CI"):
