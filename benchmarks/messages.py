@@ -74,7 +74,9 @@ def main() -> None:
     dist.init_process_group("gloo")
     rank = dist.get_rank()
     store = dist.distributed_c10d._get_default_store()
-    gloo = over_gloo(dist.group.WORLD)
+    world = dist.group.WORLD
+    assert world is not None
+    gloo = over_gloo(world)
     with torch_customccl.create_group(store, rank, 2, "messages", timeout=LIMIT) as group:
         ours = group.send_message, group.recv_message
         if rank == 0:

@@ -12,7 +12,7 @@ from benchmarks.report.figures import colour, plt, save
 from benchmarks.results import Line, Results, unique
 
 Series = dict[str, list[tuple[Line, str]]]  # label -> (line, peer) by size
-SIZES_OVER_RANKS = (8, 64 << 10, 1 << 20, 64 << 20)
+SIZES_OVER_RANKS = (8, 64 << 10, 1 << 20, 16 << 20)
 
 
 def draw(results: Results, folder: Path) -> Iterator[tuple[str, Path]]:
