@@ -75,19 +75,22 @@ def test_twins_stay_apart(ranks, names):
     ranks(2).run(body, names)
 
 
-def test_threads_of_one_process_can_be_ranks():
-    shared, sums = dist.HashStore(), [0.0, 0.0]
+def test_threads_of_one_process_can_be_ranks(ranks):
+    def body(rank, size):
+        shared, sums = dist.HashStore(), [0.0, 0.0]
 
-    def run(rank):
-        with create_group(shared, rank, 2, "threads", timeout=LIMIT) as made:
-            sums[rank] = total(made)
+        def run(member):
+            with create_group(shared, member, 2, "threads", timeout=LIMIT) as made:
+                sums[member] = total(made)
 
-    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sums == [3.0, 3.0]
+        threads = [threading.Thread(target=run, args=(member,)) for member in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return sums
+
+    assert ranks(1).run(body) == [[3.0, 3.0]]
 
 
 def test_split_and_subgroup(ranks):
@@ -125,10 +128,13 @@ def test_errors_of_a_closed_group_and_of_one_that_a_rank_left(ranks):
     assert closed.is_a("DistBackendError") and "destroyed on this rank" in closed.text
 
 
-def test_a_rank_that_does_not_come_is_named():
-    shared = dist.HashStore()
-    with pytest.raises(dist.DistBackendError, match=r'rank 5 .*group "short" of 2 ranks: global rank 9 did not join'):
-        create_group(shared, 0, 2, "short", timeout=0.2 * LIMIT / LIMIT.total_seconds(), ranks=[5, 9])
+def test_a_rank_that_does_not_come_is_named(ranks):
+    def body(rank, size):
+        return error_of(create_group, dist.HashStore(), 0, 2, "short", timeout=LIMIT / 100, ranks=[5, 9])
+
+    raised = ranks(1).run(body)[0]
+    assert raised.is_a("DistBackendError")
+    assert "rank 5 could not make group" in raised.text and "global rank 9 did not join" in raised.text
 
 
 @pytest.mark.parametrize(
