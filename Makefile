@@ -29,7 +29,7 @@ ctest = $(dir $(cmake))ctest
 demo: build
 	OMP_NUM_THREADS=1 $(python) -m torch.distributed.run --nproc-per-node 2 examples/train_digits.py
 
-test: build lint test-cpp sanitize test-python
+test: build lint test-cpp test-python
 
 set-up:
 	@bash scripts/set_up.sh $(TORCH) $(PYTHON)

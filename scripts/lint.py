@@ -78,13 +78,21 @@ def compile_commands() -> list[dict[str, str]]:
     """Our own sources, with only the flags that clang needs to read them."""
     commands = []
     for command in json.loads((BUILD / "compile_commands.json").read_text()):
-        if not Path(command["file"]).is_relative_to(ROOT / "csrc"):
-            continue
         words = shlex.split(command["command"])
         after = {i + 1 for i, word in enumerate(words) if word == "-isystem"}
         kept = [word for i, word in enumerate(words) if MEANING.match(word) or i in after]
-        commands.append({**command, "command": shlex.join(["clang++", *kept, "-c", command["file"]])})
+        for source in sources_of(Path(command["file"])):
+            if source.is_relative_to(ROOT / "csrc"):
+                words = ["clang++", *kept, "-c", str(source)]
+                commands.append({**command, "file": str(source), "command": shlex.join(words)})
     return commands
+
+
+def sources_of(compiled: Path) -> list[Path]:
+    """What CMake compiles together in one generated file (csrc/c10d) is read one by one here."""
+    if not compiled.name.startswith("unity_"):
+        return [compiled]
+    return [Path(name) for name in re.findall(r'#include "(.*\.cpp)"', compiled.read_text())]
 
 
 def digest(files: Iterable[Path], start: str = "") -> str:

@@ -37,7 +37,7 @@ std::int64_t elements(const std::vector<at::Tensor>& tensors) {
   return sum;
 }
 
-at::ScalarType dtype_of(const Comms& comms) {
+at::ScalarType scalar_type_of(const Comms& comms) {
   if (!comms.inputs.empty()) return comms.inputs[0].scalar_type();
   return comms.outputs.empty() ? at::kByte : comms.outputs[0].scalar_type();
 }
@@ -59,7 +59,7 @@ void with_comms_record(const Comms& comms, const std::function<void()>& body) {
   CUSTOMCCL_RECORD_PARAM_COMMS((std::make_tuple(comms.sequence, comms.p2p)),
                                std::make_tuple(comms.group_name, comms.group_description), comms.inputs, comms.outputs,
                                comms.group.rank, name_of(comms.type), elements(comms.inputs), elements(comms.outputs),
-                               dtype_of(comms), no_splits, no_splits, comms.group.global_ranks.front(),
+                               scalar_type_of(comms), no_splits, no_splits, comms.group.global_ranks.front(),
                                stride_of(comms.group.global_ranks), comms.group.size, comms.async);
   body();
 }

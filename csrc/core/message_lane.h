@@ -66,6 +66,10 @@ class MessageLane final : public Lane {
   std::vector<int> awaited_by(const Task& task) override;
   bool take_back(Task& task) override { return mailbox_.withdraw(task); }
 
+  static std::uint64_t bytes_of(const Call& call);
+  // What travels in the request of a large message: the head of a parcel.
+  static std::uint32_t head_bytes(const Call& call);
+
   void accept_send(Task& task, Finished& finished);
   void accept_recv(Task& task, Finished& finished);
   void accept_self(Task& task, Finished& finished);

@@ -68,9 +68,10 @@ def _children() -> list[psutil.Process]:
 
 
 def _strangers() -> list[Path]:
-    """/proc directories of processes that are neither this one nor below it: other work on the same machine."""
-    family = {os.getpid()} | {child.pid for child in psutil.Process().children(recursive=True)}
-    return [path for path in Path("/proc").iterdir() if path.name.isdigit() and int(path.name) not in family]
+    """/proc directories of processes that are no ranks of ours: other work on the same machine, and this process, whose
+    shared memory (tests with ranks as threads make it) and semaphores last as long as it does."""
+    ranks = {child.pid for child in psutil.Process().children(recursive=True)}
+    return [path for path in Path("/proc").iterdir() if path.name.isdigit() and int(path.name) not in ranks]
 
 
 def _used_by_strangers(name: str) -> bool:
