@@ -18,6 +18,7 @@ def compiles(version: str, unit: Path) -> bool:
     command = [
         "g++",
         "-std=c++20",
+        "-fvisibility=hidden",
         "-fsyntax-only",
         "-Wall",
         "-Wextra",
