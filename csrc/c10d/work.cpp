@@ -2,6 +2,8 @@
 
 #include <ATen/core/jit_type.h>
 
+#include <utility>
+
 #include "c10d/errors.h"
 
 namespace customccl::torch_shim {
@@ -59,7 +61,7 @@ void WorkState::follow(const std::shared_ptr<WorkState>& state, std::function<vo
 
 void WorkState::one_done() {
   if (left_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  if (end_profile_) end_profile_();
+  end_profile();
   if (watcher_) watcher_(failure() == nullptr, took());
   c10::intrusive_ptr<c10::ivalue::Future> future;
   {
@@ -68,6 +70,13 @@ void WorkState::one_done() {
     ended_ = true;
   }
   if (future) complete(*future);  // runs the user's callbacks: no lock may be held
+}
+
+// By whoever comes first, the thread that completes the last task or one that has waited: a profiler that stops after wait() must
+// find its event ended. Runs no code of the user.
+void WorkState::end_profile() {
+  const std::lock_guard lock(profile_mutex_);
+  if (const auto end = std::exchange(end_profile_, nullptr)) end();
 }
 
 void WorkState::complete(c10::ivalue::Future& future) const {
@@ -92,6 +101,7 @@ c10::intrusive_ptr<c10::ivalue::Future> WorkState::future() {
 }
 
 void WorkState::settle() {
+  end_profile();
   c10::intrusive_ptr<c10::ivalue::Future> future;
   {
     const std::lock_guard lock(mutex_);

@@ -47,7 +47,7 @@ class WorkState {
   c10::intrusive_ptr<c10::ivalue::Future> future();
   // Once done: from the call to the end of the last task.
   Nanos took() const;
-  // Once done: until the future, if anybody asked for it, has its value too. Its callbacks may still run then.
+  // Once done: until the profiler knows, and until the future, if anybody asked for it, has its value. Its callbacks may still run then.
   void settle();
 
   // `end_profile` and `watcher` run when all tasks are done; `watcher` hears whether well, and how long they took. Both may be empty.
@@ -56,12 +56,14 @@ class WorkState {
 
  private:
   void one_done();
+  void end_profile();
   void complete(c10::ivalue::Future& future) const;
 
   std::vector<std::shared_ptr<TensorTask>> tasks_;
   std::vector<at::Tensor> outputs_;
   Clock::time_point begin_ = Clock::now();
   std::atomic<std::size_t> left_;
+  std::mutex profile_mutex_;
   std::function<void()> end_profile_;
   Watcher watcher_;
   std::mutex mutex_;
