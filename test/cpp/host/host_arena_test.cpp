@@ -8,17 +8,11 @@
 #include <thread>
 
 #include "host/limbo.h"
+#include "host/own_arena.h"
 #include "support/ranks.h"
 
 namespace customccl::test {
 namespace {
-
-HostArena& arena() {
-  HostArena* made = nullptr;
-  const Status status = HostArena::get(made);
-  EXPECT_TRUE(status.ok()) << status.message;
-  return *made;
-}
 
 // Memory that the kernel really spends on the arena.
 std::size_t bytes_present() {

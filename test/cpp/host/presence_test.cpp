@@ -4,15 +4,10 @@
 
 #include <vector>
 
+#include "host/own_arena.h"
+
 namespace customccl::test {
 namespace {
-
-HostArena& arena() {
-  HostArena* made = nullptr;
-  const Status status = HostArena::get(made);
-  EXPECT_TRUE(status.ok()) << status.message;
-  return *made;
-}
 
 TEST(Presence, IsSeenToReadThenOnlyToShowThenToBeGone) {
   Presence presence;
