@@ -163,8 +163,9 @@ bool Communicator::poll(Task& task) {
 void Communicator::drive_slowly(Lane& lane, const Task& task, Nanos& told) {
   lane.inspect();
   Progress::get().drive_others(lane);
+  if (!log_enabled(LogLevel::kDebug) || task.done()) return;
   const Nanos waited = task.deadline().elapsed();
-  if (!log_enabled(LogLevel::kDebug) || waited < told + std::chrono::seconds(1) || task.done()) return;
+  if (waited < told + std::chrono::seconds(1)) return;
   told = waited;
   log(LogLevel::kDebug, "rank " + std::to_string(global_rank(spec_.rank)) + " waits in " + describe_call(task) +
                             " of group \"" + spec_.name + "\" since " + seconds(waited) + " for " +
