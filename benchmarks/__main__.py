@@ -55,6 +55,7 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     run.add_argument("--ranks", help="numbers of ranks, comma-separated (default: quick 2; full 2,4,8; big 2,4,8,16)")
     run.add_argument("--peers", default=";".join(PEERS), help=f"separated by semicolons; default {'; '.join(PEERS)}")
     run.add_argument("--workloads", help=f"comma-separated; of {', '.join(WORKLOADS)}")
+    run.add_argument("--own", help=f"comma-separated; of {', '.join(plan.OWN_CALLS)}")
     run.add_argument("--no-c", action="store_true", help="leave out the C level")
     run.add_argument("--seconds", type=float, help="time per cell")
     run.add_argument("--rounds", type=int, help="at least, and at most, this many rounds per cell")
@@ -71,6 +72,7 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
     made.styles = _chosen(arguments.styles, made.styles, styles.STYLES)
     made.dtypes = _chosen(arguments.dtypes, made.dtypes, ELEMENT_BYTES)
     made.workloads = _chosen(arguments.workloads, made.workloads, WORKLOADS)
+    made.own_calls = _chosen(arguments.own, made.own_calls, plan.OWN_CALLS)
     if arguments.sizes:
         made.sizes = made.c_sizes = made.c_coarse_sizes = [parse_size(word) for word in arguments.sizes.split(",")]
     if arguments.seconds:

@@ -96,5 +96,8 @@ DEFINITIONS = (
     "reduce_scatter, gather, scatter, all_to_all: S = the block of one rank x n, factor (n-1)/n. broadcast, reduce: "
     "S = bytes of the tensor, factor 1. send_recv: a round trip; S = bytes there and back, factor 1. "
     "all_to_all_skewed: S = bytes that rank 0, the busiest, receives (three quarters of what every rank sends), factor "
-    f"(n-1)/n. coalesced: {COALESCED_TENSORS} tensors reduced in one call; S = all of them, factor 2(n-1)/n."
+    f"(n-1)/n. coalesced: {COALESCED_TENSORS} tensors reduced in one call; S = all of them, factor 2(n-1)/n. message: "
+    "512 bytes of names and numbers and eight tensors, there and back; S = bytes of the tensors; with gloo: a size, a "
+    "pickle, and each tensor sent by itself. group_ready: create_group over a TCPStore. commit: the members change "
+    "places. communicator: Communicator.allreduce."
 )

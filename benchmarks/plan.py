@@ -13,13 +13,15 @@ QUICK_SIZES = (8, 4 * KIB, 64 * KIB, MIB, 16 * MIB)
 FULL_SIZES = (8, 128, KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB)
 COARSE_SIZES = (8, 64 * KIB, MIB, 16 * MIB, 64 * MIB)
 STEP = "step"  # the style of workloads
+OWN = "own"  # the style of own_calls.py
+OWN_CALLS = ("message", "group_ready", "commit", "communicator")
 C_STYLE = "c"
 C_SIZES = (8, 4 * KIB, 64 * KIB, MIB, 16 * MIB, 64 * MIB)
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One line of a table. style STEP: the operation is a workload of workloads.py."""
+    """One line of a table. style STEP: the operation is a workload of workloads.py; OWN: a call of own_calls.py."""
 
     operation: str
     style: str
@@ -44,6 +46,8 @@ class Plan:
     styles: list[str] = field(default_factory=list)
     dtypes: list[str] = field(default_factory=list)
     workloads: list[str] = field(default_factory=list)
+    own_calls: list[str] = field(default_factory=list)
+    message_sizes: list[int] = field(default_factory=list)
     most_seconds: float = 600.0  # per number of ranks; cells that would begin later are left out
     coarse_seconds: float = 80.0  # the same for numbers of ranks that are measured coarsely
     c_level: bool = True
@@ -56,9 +60,8 @@ class Plan:
 
     def cells(self, ranks: int) -> list[Cell]:
         if ranks in self.detailed:
-            return [cell for cell in self._all() if _fine(cell)] + [
-                Cell(name, STEP, "float32", 0) for name in self.workloads
-            ]
+            workloads = [Cell(name, STEP, "float32", 0) for name in self.workloads]
+            return [*(cell for cell in self._all() if _fine(cell)), *self._own_cells(), *workloads]
         coarse = [cell for cell in self._all() if _coarse(cell)]
         return sorted(coarse, key=lambda cell: cell.operation != "all_reduce")  # first what matters most
 
@@ -76,6 +79,11 @@ class Plan:
                             # As many elements in every dtype: rates are compared per element.
                             same_elements = size * ELEMENT_BYTES[dtype] // ELEMENT_BYTES[self.dtypes[0]]
                             yield Cell(operation, style, dtype, same_elements)
+
+    def _own_cells(self) -> Iterator[Cell]:
+        for name in self.own_calls:
+            for size in {"message": self.message_sizes, "communicator": [8]}.get(name, [0]):
+                yield Cell(name, OWN, "float32", size)
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -141,6 +149,8 @@ def quick(ranks: list[int], peers: list[str]) -> Plan:
         styles=["dist", "direct", "async", "functional"],
         dtypes=["float32"],
         workloads=["ddp_step", "new_group"],
+        own_calls=list(OWN_CALLS),
+        message_sizes=[32 * KIB, 512 * KIB],
         most_seconds=180.0,
         c_sizes=[8, 64 * KIB, MIB, 16 * MIB],
         c_rounds=3,
@@ -161,6 +171,8 @@ def full(ranks: list[int], peers: list[str]) -> Plan:
         styles=["dist", "direct", "async", "functional"],
         dtypes=["float32", "bfloat16", "float16"],
         workloads=["ddp_step", "fsdp2_step", "token_loop", "new_group"],
+        own_calls=list(OWN_CALLS),
+        message_sizes=[4 * KIB, 32 * KIB, 512 * KIB, 8 * MIB],
         most_seconds=260.0,
         c_sizes=list(C_SIZES),
         c_coarse_sizes=[8, 64 * KIB, MIB, 16 * MIB],

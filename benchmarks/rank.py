@@ -17,10 +17,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from benchmarks import buffers, footprint, native, workloads
-from benchmarks.operations import actual_size
+from benchmarks import buffers, footprint, native, own_calls, workloads
+from benchmarks.operations import OPERATIONS, actual_size
 from benchmarks.peers import OURS, OURS_SHARED, PEERS, TIMEOUT, Peer, UnsupportedError
-from benchmarks.plan import STEP, Cell, Plan
+from benchmarks.plan import OWN, STEP, Cell, Plan
 from benchmarks.sampling import Burst, burst_for, enough, round_order
 from benchmarks.shared_region import CAPACITY, SharedRegion
 
@@ -33,11 +33,15 @@ class Turn:
     def __init__(self, peer: Peer, cell: Cell, shared: dict[Any, buffers.Buffers]) -> None:
         self.peer = peer
         self.rewrite: Callable[[], object] = lambda: None
+        self.call: Callable[[], object]
         self.buffers: buffers.Buffers | None = None
+        if cell.style == OWN:
+            self.rewrite, self.call = own_calls.bind(cell.operation, cell.size, peer)
+            return
         if cell.style == STEP:
             if peer.group is None or peer.name == OURS_SHARED:
                 raise UnsupportedError("no c10d group of its own")
-            self.call: Callable[[], object] = workloads.bind(cell.operation, peer.group)
+            self.call = workloads.bind(cell.operation, peer.group)
             return
         rank, ranks = dist.get_rank(), dist.get_world_size()
         allocate = peer.allocate
@@ -116,7 +120,8 @@ class Rank:
                 peers[turn.peer.name]["wrong"] += sum(self.region.exchange(turn.check()))
                 peers[turn.peer.name]["samples"] = samples[index].tolist()
         ranks = self.region.ranks
-        size = actual_size(cell.operation, cell.dtype, ranks, cell.size) if cell.style != STEP else 0
+        known = cell.operation in OPERATIONS
+        size = actual_size(cell.operation, cell.dtype, ranks, cell.size) if known else cell.size
         return {
             **asdict(cell),
             "level": "python",

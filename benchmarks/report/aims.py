@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from benchmarks.peers import OURS, OURS_SHARED
-from benchmarks.plan import STEP
+from benchmarks.plan import OWN, STEP
 from benchmarks.report import targets, words
 from benchmarks.report.targets import KIB, MIB, MS, US, Target
 from benchmarks.results import Results
@@ -128,6 +128,15 @@ TARGETS = (
         "1 ms more than torch alone",
         targets.over_floor(1 * MS, style=STEP, operation="new_group"),
     ),
+    *(
+        Target(
+            f"message of 512 B and 8 tensors of {size // KIB} KiB, one way", wanted, targets.one_way(limit, 8 * size)
+        )
+        for size, wanted, limit in ((4 * KIB, "40 us", 40 * US), (64 * KIB, "80 us", 80 * US))
+    ),
+    Target("group of 2 ranks, made and ready", "10 ms", targets.at_most(10 * MS, style=OWN, operation="group_ready")),
+    Target("group changes its members: commit", "1 ms", targets.at_most(1 * MS, style=OWN, operation="commit")),
+    Target("`Communicator.allreduce` 8 B", "C call + 1 us", targets.over_c(1 * US, 8)),
     Target("DDP step: communication", "5x below gloo", targets.communication(5)),
     Target("DDP step: total", "never slower than gloo", targets.faster(1, "gloo", style=STEP, operation="ddp_step")),
 )

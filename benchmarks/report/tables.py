@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from benchmarks import intervals, operations
 from benchmarks.peers import FLOOR, OURS
-from benchmarks.plan import C_STYLE, STEP
+from benchmarks.plan import C_STYLE, OWN, STEP
 from benchmarks.report import words
 from benchmarks.results import Line, Results, unique
 
@@ -15,6 +15,7 @@ TITLES = {
     "async": "Python, `async_op=True` and `wait()`",
     "functional": "Python, functional ops (`torch.ops._c10d_functional`) and `wait_tensor`",
     C_STYLE: "C",
+    OWN: "Python, messages, groups and the Communicator",
     STEP: "End to end",
 }
 
@@ -34,7 +35,7 @@ def tables(results: Results) -> Iterator[Table]:
             continue
         note = f" (oversubscribed: {results.cores} cores)" if lines[0].oversubscribed else ""
         title = f"{TITLES[style]}: {ranks} ranks{note}, {dtype}"
-        make = _step_table if style == STEP else _cell_table
+        make = {STEP: _step_table, OWN: _own_table}.get(style, _cell_table)
         yield Table(title, make(results, lines, peers))
 
 
@@ -49,6 +50,16 @@ def _step_table(results: Results, lines: list[Line], peers: list[str]) -> list[s
     return words.table(
         header, [[line.operation, *_times(line)[:2]] + [against(line, peer) for peer in peers] for line in lines]
     )
+
+
+def _own_table(results: Results, lines: list[Line], peers: list[str]) -> list[str]:
+    header = ["call", "S", "customccl p50", "p5 - p95", "p99", *map(_column, peers)]
+    sizes = [words.size(line.size) if line.size else "-" for line in lines]
+    rows = [
+        [line.operation, size, *_times(line), *(against(line, peer) for peer in peers)]
+        for line, size in zip(lines, sizes, strict=True)
+    ]
+    return words.table(header, rows)
 
 
 def _column(peer: str) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from benchmarks import intervals
 from benchmarks.peers import FLOOR, OURS, OURS_SHARED
-from benchmarks.plan import STEP
+from benchmarks.plan import OWN, STEP
 from benchmarks.report import words
 from benchmarks.report.tables import copy_rate, share_of_ceiling
 from benchmarks.results import Line, Results
@@ -168,6 +168,37 @@ def c_level_plus_floor(size: int) -> Check:
         assert python is not None and c is not None
         allowed = _median(python, FLOOR) + 0.3 * US + 1.05 * _median(c)
         return Verdict(f"{words.time(_median(python))} of {words.time(allowed)}", _median(python) <= allowed)
+
+    return check
+
+
+def one_way(limit: float, size: int) -> Check:
+    """Half of the way there and back of a message."""
+
+    def check(results: Results) -> Verdict:
+        line = results.line(style=OWN, operation="message", ranks=2, size=size)
+        if problem := _usable(line, OURS):
+            return problem
+        assert line is not None
+        gloo = line.quiet_ratio("gloo", OURS)
+        text = words.time(_median(line) / 2) + (f"; gloo {words.ratio(gloo)}" if gloo else "")
+        return Verdict(text, _median(line) / 2 <= limit)
+
+    return check
+
+
+def over_c(allowed: float, size: int) -> Check:
+    """Communicator.allreduce takes at most so much longer than the call of the C interface below it."""
+
+    def check(results: Results) -> Verdict:
+        cell = {"ranks": 2, "dtype": "float32", "size": size}
+        python = results.line(style=OWN, operation="communicator", **cell)
+        c = results.line(level="c", operation="all_reduce", **cell)
+        if problem := _usable(python, OURS) or _usable(c, OURS):
+            return problem
+        assert python is not None and c is not None
+        more = _median(python) - _median(c)
+        return Verdict(f"C {words.time(_median(c))} + {words.time(more)}", more <= allowed)
 
     return check
 

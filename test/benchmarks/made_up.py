@@ -71,5 +71,9 @@ def usual() -> list[dict[str, Any]]:
         cell("barrier", 0, {OURS: peer(3.3), "gloo": peer(150.0), FLOOR: peer(3.0)}),
         cell("all_reduce", 8, {OURS: peer(0.4), "MPICH": peer(0.3)}, style="c"),
         cell("all_reduce", 8, {OURS: peer(10.0), "gloo": peer(3000.0)}, ranks=4),
+        cell("message", 32 << 10, {OURS: peer(70.0), "gloo": peer(2100.0)}, style="own"),
+        cell("message", 512 << 10, {OURS: peer(200.0), "gloo": peer(2100.0)}, style="own"),
+        cell("group_ready", 0, {OURS: peer(4000.0), "gloo": {"missing": "no such call"}}, style="own"),
+        cell("communicator", 8, {OURS: peer(1.3)}, style="own"),
         cell("ddp_step", 0, {OURS: peer(1000.0), "gloo": peer(3000.0), FLOOR: peer(800.0)}, style="step"),
     ]

@@ -76,6 +76,17 @@ def test_targets_are_reached_missed_or_unknown() -> None:
     assert rows["memory of one more group, Python objects included", "under 64 KiB"] == "**missed**"
     assert rows["a rank that waits half a second", "under 1 % of a core"] == "?"
     assert rows["DDP step: communication", "5x below gloo"] == "reached"
+    assert rows["message of 512 B and 8 tensors of 4 KiB, one way", "40 us"] == "reached"
+    assert rows["message of 512 B and 8 tensors of 64 KiB, one way", "80 us"] == "**missed**"
+    assert rows["group of 2 ranks, made and ready", "10 ms"] == "reached"
+    assert rows["group changes its members: commit", "1 ms"] == "?"
+    assert rows["`Communicator.allreduce` 8 B", "C call + 1 us"] == "reached"
+
+
+def test_calls_of_our_own_have_a_table(written: Path) -> None:
+    table = written.read_text().split("### Python, messages, groups and the Communicator: 2 ranks")[1].split("###")[0]
+    assert "70.0 us" in row(table, "message", "32 KiB") and "2100 us, 30.0x" in row(table, "message", "32 KiB")
+    assert "no such call" in row(table, "group_ready", "-")
 
 
 def test_a_faster_mpi_is_named() -> None:

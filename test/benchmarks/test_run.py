@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from benchmarks import c_level, intervals, results
-from benchmarks.plan import Cell, Plan
+from benchmarks.plan import OWN_CALLS, Cell, Plan
 from benchmarks.report import page
 from benchmarks.run import run
 from benchmarks.sampling import Limits
@@ -26,6 +26,8 @@ def test_a_small_run_writes_samples_that_a_page_is_made_of(tmp_path: Path) -> No
         sizes=[8],
         styles=["dist", "direct"],
         dtypes=["float32"],
+        own_calls=list(OWN_CALLS),
+        message_sizes=[4096],
         c_level=False,
     )
     path = run(plan, tmp_path, Console(file=io.StringIO()))
@@ -35,9 +37,14 @@ def test_a_small_run_writes_samples_that_a_page_is_made_of(tmp_path: Path) -> No
         ("dist", "barrier"),
         ("direct", "all_reduce"),
         ("direct", "barrier"),
+        ("own", "message"),
+        ("own", "group_ready"),
+        ("own", "commit"),
+        ("own", "communicator"),
     ]
     for line in found.lines():
-        assert line.peers == ["customccl", "gloo"], line.values["peers"]
+        alone = line.style == "own" and line.operation != "message"
+        assert line.peers == (["customccl"] if alone else ["customccl", "gloo"]), line.values["peers"]
         summary = line.summary("customccl")
         assert summary is not None and summary.count == 3 * 2 * len(line.samples("customccl")[0][0])
         assert summary.least > 0
