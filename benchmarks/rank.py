@@ -17,7 +17,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from benchmarks import buffers, footprint, native, own_calls, workloads
+from benchmarks import buffers, footprint, machine, native, own_calls, workloads
 from benchmarks.operations import OPERATIONS, actual_size
 from benchmarks.peers import OURS, OURS_SHARED, PEERS, TIMEOUT, Peer, UnsupportedError
 from benchmarks.plan import OWN, STEP, Cell, Plan
@@ -66,6 +66,7 @@ class Rank:
     def __init__(self, plan: Plan, region: SharedRegion) -> None:
         self.plan, self.region = plan, region
         self.peers: list[Peer] = []
+        self.processors = machine.processors()
 
     def say(self, event: str, **fields: Any) -> None:
         if self.region.rank == 0:
@@ -103,6 +104,7 @@ class Rank:
 
     def measure(self, cell: Cell) -> dict[str, Any]:
         """Samples of all peers that can do this cell; why not, of the others."""
+        self._place(cell)
         shared: dict[Any, buffers.Buffers] = {}
         turns: list[Turn] = []
         peers: dict[str, dict[str, Any]] = {}
@@ -130,6 +132,12 @@ class Rank:
             "size": size,
             "peers": peers,
         }
+
+    def _place(self, cell: Cell) -> None:
+        """The calling thread on a processor of its own, where there is one for every rank; steps, and the backends' own
+        threads, go where they like. Else a peer's wake-ups put two ranks on one processor, and the next peer pays."""
+        own = cell.style != STEP and self.region.ranks <= len(self.processors)
+        os.sched_setaffinity(0, {self.processors[self.region.rank]} if own else self.processors)
 
     def _sample(self, turns: list[Turn]) -> Any:
         """The array [peer][round][half][call], maximum over ranks, in nanoseconds."""
