@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,22 +41,6 @@ class Footprint:
             assert time.monotonic() < deadline, "left behind: " + "; ".join(leftovers)
             time.sleep(0.05)
 
-    def check_no_process_or_name_left(self) -> None:
-        """At the end of a session. What living processes of other fixtures hold ends with them (the conformance kit's
-        ranks, multiprocessing's server and semaphores); a name in /dev/shm that nobody holds stays for ever."""
-        deadline = time.monotonic() + SETTLE_S
-        while leftovers := self._names_nobody_holds() + self._new_children():
-            assert time.monotonic() < deadline, "left behind: " + "; ".join(leftovers)
-            time.sleep(0.05)
-
-    def _names_nobody_holds(self) -> list[str]:
-        names = Footprint.now().shared_memory - self.shared_memory
-        own = [name for name in sorted(names) if not name.startswith("sem.mp-")]
-        return [f"in /dev/shm {name}" for name in own if not _held_by(Path("/proc").glob("[0-9]*"), name)]
-
-    def _new_children(self) -> list[str]:
-        return [f"process {_describe(pid)}" for pid in Footprint.now().children - self.children]
-
     def _leftovers(self, compare_descriptors: bool) -> list[str]:
         now = Footprint.now()
         found = []
@@ -73,15 +56,21 @@ class Footprint:
 
 
 def _children() -> list[psutil.Process]:
-    """All descendants but the two helpers that multiprocessing itself keeps."""
+    """All descendants but the two helpers that multiprocessing itself keeps. What its server forks bears its
+    command line, but is no helper."""
     result = []
     for child in psutil.Process().children(recursive=True):
         try:
-            if not any(helper in " ".join(child.cmdline()) for helper in HELPERS):
+            parent = child.parent()
+            if not _is_helper(child) or (parent is not None and _is_helper(parent)):
                 result.append(child)
         except psutil.NoSuchProcess:
             continue
     return result
+
+
+def _is_helper(process: psutil.Process) -> bool:
+    return any(helper in " ".join(process.cmdline()) for helper in HELPERS)
 
 
 def _strangers() -> list[Path]:
@@ -92,11 +81,7 @@ def _strangers() -> list[Path]:
 
 
 def _used_by_strangers(name: str) -> bool:
-    return _held_by(_strangers(), name)
-
-
-def _held_by(processes: Iterable[Path], name: str) -> bool:
-    for process in processes:
+    for process in _strangers():
         try:
             if f"/dev/shm/{name}" in (process / "maps").read_text():
                 return True
