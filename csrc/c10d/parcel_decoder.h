@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/view.h"
-#include "c10d/parcel_format.h"
+#include "c10d/parcel_reader.h"
 
 namespace customccl::torch_shim {
 
@@ -40,26 +40,21 @@ class ParcelDecoder {
   pybind11::object items(Mark kind, const pybind11::object& into);
   pybind11::object dict(const pybind11::object& into);
   pybind11::object pickle();
-  at::Tensor tensor();
+  // `target`: what it may be received into, or nullptr.
+  at::Tensor tensor(const at::Tensor* target);
   pybind11::object tensor_into(const pybind11::object& into);
-  at::Tensor make_tensor(std::span<const std::int64_t> sizes, std::span<const std::int64_t> strides,
-                         c10::ScalarType type);
 
-  std::uint64_t number();
-  std::uint64_t count();
-  const std::byte* raw(std::uint64_t bytes);
   std::byte* run(std::uint64_t bytes);
   void make_room(void* data, std::uint64_t bytes);
 
-  std::span<const std::byte> header_;
+  ParcelReader reader_;
   std::byte* base_;
   std::uint64_t left_;
   std::shared_ptr<void> keep_;
   Rules rules_;
   std::vector<View> room_;
   std::vector<std::pair<at::Tensor, at::Tensor>> copies_;
-  std::byte waste_[kRunAlignment]{};    // where pads go
-  const at::Tensor* target_ = nullptr;  // of the tensor being decoded
+  std::byte waste_[kRunAlignment]{};  // where pads go
 };
 
 void bind_shared_bytes(pybind11::module_& module);

@@ -127,11 +127,19 @@ void Encoder::dict(PyObject* object) {
   }
 }
 
+// The tensor itself, if its values lie in its memory without gaps; else a copy of which that is true.
+at::Tensor as_it_lies(const at::Tensor& given) {
+  const bool lazy = given.is_conj() || given.is_neg() || given._is_zerotensor();
+  if (!lazy && given.is_non_overlapping_and_dense()) return given;
+  const at::Tensor values = given.detach().resolve_conj().resolve_neg();
+  if (values._is_zerotensor()) return values.clone();
+  return values.is_non_overlapping_and_dense() ? values : values.contiguous();
+}
+
 void Encoder::tensor(const at::Tensor& given) {
   TORCH_CHECK_VALUE(given.device().is_cpu(), "customccl: a message holds a tensor on ", given.device(),
                     "; messages carry CPU tensors. Send tensor.cpu()");
-  at::Tensor dense = given.detach().resolve_conj().resolve_neg();
-  if (!dense.is_non_overlapping_and_dense()) dense = dense.contiguous();
+  at::Tensor dense = as_it_lies(given);
   mark(Mark::kTensor);
   number(static_cast<std::uint64_t>(dtype_of(dense.scalar_type())));
   number(static_cast<std::uint64_t>(dense.device().type()));
