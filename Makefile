@@ -12,7 +12,7 @@
 # make bench-quick   the same in about 2 minutes, fewer operations and sizes
 # make bench-big     2, 4, 8 and 16 ranks with a core each, under 9 minutes; needs no network and no set-up but torch
 #
-# Also: wheel, check-torch-versions, build, lint, format, test-cpp, sanitize, test-python, test-upstream, test-wheel, clean.
+# Also: wheel, check-torch-versions, build, lint, format, test-cpp, sanitize, test-python, test-long, test-upstream, test-wheel, clean.
 
 TORCH ?= 2.13.0
 PYTHON ?=
@@ -23,7 +23,7 @@ python := $(if $(PYTHON),$(shell command -v $(PYTHON)),$(CURDIR)/.venv/bin/pytho
 cmake = $(shell $(python) scripts/tool_path.py cmake)
 ctest = $(dir $(cmake))ctest
 
-.PHONY: conformance matrix bench bench-quick bench-big wheel check-torch-versions demo test set-up build lint format test-cpp sanitize test-python test-upstream test-wheel clean
+.PHONY: conformance matrix bench bench-quick bench-big wheel check-torch-versions demo test set-up build lint format test-cpp sanitize test-python test-upstream test-wheel test-long clean
 .NOTPARALLEL:
 
 demo: build
@@ -54,6 +54,10 @@ sanitize: set-up
 
 test-python: build
 	$(python) -m pytest test
+
+# A million messages, a thousand groups at once, 500 members that die, fifty jobs at once, ...: about half an hour, and 4 GiB of memory.
+test-long: build
+	TEST_LONG=1 $(python) -m pytest test -m long -o timeout=3600
 
 # What the standard tier says of each backend, and whether the kit itself is to be trusted. gloo has red cells (exit 1),
 # a backend that does nothing is all unsupported (exit 4); customccl must have none.

@@ -5,12 +5,15 @@ from __future__ import annotations
 import gc
 import os
 import threading
+import time
+from pathlib import Path
 
 import psutil
 import pytest
 import torch
 import torch.distributed as dist
 from harness.rank import error_of
+from harness.settings import rounds
 from shared import LIMIT, group, store
 
 from torch_customccl import Group, create_group
@@ -167,6 +170,7 @@ def test_subgroups_that_make_no_sense_are_refused():
                 made.subgroup(bad)
 
 
+@pytest.mark.long
 def test_making_and_closing_groups_leaves_nothing(ranks):
     """Descriptors, threads, arena and mapped memory stay the same; so do the keys of the store."""
 
@@ -187,12 +191,47 @@ def test_making_and_closing_groups_leaves_nothing(ranks):
 
         cycles(40)
         before = state()
-        cycles(160)
+        cycles(rounds(160, 1000))
         after = state()
         base_group.close()
         return before, after
 
-    for before, after in ranks(2).run(body, limit=100):
+    for before, after in ranks(2).run(body, limit=rounds(100, 1800)):
         assert after[:2] == before[:2]
         assert after[2] - before[2] < 8 << 20
         assert after[3] - before[3] <= 2  # records that are being removed just now
+
+
+@pytest.mark.long
+def test_many_groups_at_once(ranks, figure):
+    """Each takes less than 64 KiB, no descriptor and no thread."""
+
+    def body(rank, size, count):
+        base = store()
+
+        def state():
+            gc.collect()
+            fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+            memory = sum(int(fields[name].split()[0]) << 10 for name in ("RssAnon", "RssShmem"))
+            return len(os.listdir("/proc/self/fd")), int(fields["Threads"]), memory
+
+        def make(number):
+            made = create_group(base, rank, size, f"one of many {number}", timeout=LIMIT)
+            made.barrier()
+            return made
+
+        groups = [make(-1 - number) for number in range(10)]
+        before, begun = state(), time.perf_counter()
+        groups += [make(number) for number in range(count)]
+        seconds, after = (time.perf_counter() - begun) / count, state()
+        assert [total(each) for each in groups] == [3.0] * len(groups)
+        for each in groups:
+            each.close()
+        return before, after, seconds
+
+    count = rounds(50, 1000)
+    for before, after, seconds in ranks(2).run(body, count):
+        assert after[:2] == before[:2]
+        assert after[2] - before[2] < count << 16
+        figure("ms until a group more is made and used", 1e3 * seconds)
+        figure("KiB of a group more", (after[2] - before[2]) / count / 1024)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import time
+from datetime import timedelta
 
 import pytest
 import torch
 import torch.distributed as dist
 from harness.rank import error_of, hear_parent, tell_parent
+from harness.settings import rounds
 from shared import LIMIT, group
 
 from torch_customccl import create_group, join_group
 
-CYCLES = int(os.environ.get("CHANGE_CYCLES", "25"))  # 500 for a long run
-DEATHS = int(os.environ.get("CHANGE_DEATHS", "3"))
+CYCLES = rounds(25, 500)
+DEATHS = rounds(3, 500)
 
 
 def total(made, value):
@@ -57,6 +58,7 @@ def works(made):
         total(made, made.rank())
 
 
+@pytest.mark.long
 def test_members_come_and_go_under_traffic(ranks, figure):
     """Ranks 0 and 1 stay and never stop to work; rank 2 joins and leaves again and again."""
 
@@ -79,10 +81,11 @@ def test_members_come_and_go_under_traffic(ranks, figure):
                 assert made.closed
         return []
 
-    for seconds in ranks(3).run(body, CYCLES, limit=100)[0]:
+    for seconds in ranks(3).run(body, CYCLES, limit=rounds(100, 1800))[0]:
         figure("ms of a commit", 1e3 * seconds)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("nothing_left")
 def test_a_replaced_rank_keeps_its_number(ranks):
     """kill -9 of rank 1, over and over; a new process takes its place, and the survivors stay what they are."""
@@ -118,6 +121,7 @@ def test_a_replaced_rank_keeps_its_number(ranks):
     for death in range(1, DEATHS + 1):
         survivors.wait_for(0, "kill")
         victim.kill(0)
+        victim.end()
         victim = ranks(1, fresh=True, init=False)
         victim.start(later_victim, port, death)
     for rank in range(2):
@@ -145,7 +149,7 @@ def test_operations_in_flight_end_in_the_old_membership(ranks):
 def test_a_member_that_never_comes_changes_nothing(ranks):
     def body(rank, size):
         with group(rank, size, "in vain") as made:
-            made.prepare(["0", "1", "ghost"], timeout=LIMIT / 100)
+            made.prepare(["0", "1", "ghost"], timeout=timedelta(seconds=0.2))
             raised = error_of(made.commit)
             assert total(made, 1) == 2.0 and made.membership == 1
             change(made, ["0", "1"])

@@ -10,6 +10,7 @@ from datetime import timedelta
 
 import pytest
 import torch.distributed as dist
+from harness.settings import rounds
 from processes import LIMIT, coordinators, fresh_launch, in_ranks, info
 
 from torch_customccl.launch import Coordinator, LaunchInfo, door
@@ -131,6 +132,21 @@ def test_launches_started_at_the_same_time():
 
     expected = [[f"{name}/{restart}".encode()] * 2 for name, restart in launches for _ in range(2)]
     assert in_ranks(16, body) == expected
+
+
+@pytest.mark.long
+def test_jobs_of_processes_started_at_the_same_time(ranks):
+    """Nobody gives them an address or a port."""
+
+    def body(rank, size, launch):
+        return Coordinator(info(rank, size, launch), timeout=LIMIT).allgather(launch.encode())
+
+    names = [fresh_launch() + os.urandom(4).hex() for _ in range(rounds(4, 50))]
+    jobs = [ranks(2, fresh=True, init=False) for _ in names]
+    for job, name in zip(jobs, names, strict=True):
+        job.start(body, name)
+    for job, name in zip(jobs, names, strict=True):
+        assert [outcome.value for outcome in job.finish()] == [[name.encode()] * 2] * 2
 
 
 def test_given_addresses():

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import random
+from datetime import timedelta
 
 import pytest
 import torch
 from harness.rank import error_of, hear_parent, tell_parent
+from harness.settings import LONG, rounds
 from nests import Request, same, tensor, thing
 from shared import LIMIT, group
 
@@ -22,12 +23,13 @@ def alone():
         yield made
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(4))
 def test_random_nests_arrive_as_they_were(ranks, seed):
     def body(rank, size, seed):
         with group(rank, size, "nests") as made:
             dice = random.Random(seed)
-            for turn in range(100):
+            for turn in range(rounds(100, 2500)):
                 torch.manual_seed(seed * 1000 + turn)
                 value = {"turn": turn, "things": [thing(dice) for _ in range(dice.randrange(8))]}
                 if rank == 0:
@@ -70,23 +72,41 @@ def test_every_size(ranks, shape, into):
     ranks(2).run(body, shape, into)
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(os.environ.get("LARGE_MESSAGES") != "1", reason="LARGE_MESSAGES=1: 3 GiB of memory")
-def test_a_gibibyte(ranks):
-    def body(rank, size):
+def test_values_that_lie_in_memory_in_another_way_than_they_read(alone):
+    z = torch.complex(torch.arange(6.0), torch.ones(6)).view(2, 3)
+    lazy = [
+        z.conj(),
+        z.conj().imag,
+        z.conj().t(),
+        z.imag[:, ::2],
+        torch._efficientzerotensor((2, 3)),
+        z.requires_grad_(),
+    ]
+    alone.send_message(lazy, 0)
+    for sent, got in zip(lazy, alone.recv_message(0), strict=True):
+        assert torch.equal(got, sent) and not got.requires_grad
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not LONG, reason="4 GiB of memory: make test-long")
+@pytest.mark.parametrize("into", [False, True], ids=["new tensors", "given tensors"])
+def test_from_nothing_to_a_gibibyte(ranks, into):
+    def body(rank, size, into):
         with group(rank, size, "gibibyte") as made:
-            x = torch.arange(1 << 28, dtype=torch.int32)
-            if rank == 0:
-                made.send_message([x], 1)
-            else:
-                assert made.recv_message(0)[0].equal(x)
+            for count in (0, *(1 << power for power in range(0, 29, 2))):
+                x = torch.arange(count, dtype=torch.int32)
+                if rank == 0:
+                    made.send_message([x, count], 1)
+                else:
+                    room = torch.zeros(count, dtype=torch.int32)
+                    got = made.recv_message(0, into=[room, None] if into else None)
+                    assert got[0].equal(x) and got[1] == count and (got[0] is room) == into
 
-    ranks(2).run(body)
+    ranks(2).run(body, into)
 
 
+@pytest.mark.long
 def test_many_small_messages(ranks):
-    """MANY_MESSAGES=1000000 for a long run."""
-
     def body(rank, size, count):
         with group(rank, size, "many") as made:
             for number in range(count):
@@ -95,7 +115,7 @@ def test_many_small_messages(ranks):
                 else:
                     assert made.recv_message(0) == {"n": number}
 
-    ranks(2).run(body, int(os.environ.get("MANY_MESSAGES", "30000")), limit=600)
+    ranks(2).run(body, rounds(30_000, 1_000_000))
 
 
 def test_messages_wait_for_a_reader_up_to_a_limit(ranks):
@@ -178,7 +198,7 @@ def test_a_timeout_loses_nothing_and_leaves_the_group_as_it_is(ranks):
     def body(rank, size):
         with group(rank, size, "timeout") as made:
             if rank == 0:
-                raised = error_of(made.recv_message, 1, timeout=LIMIT / 200)
+                raised = error_of(made.recv_message, 1, timeout=timedelta(milliseconds=100))
                 made.barrier()
                 assert made.recv_message(1) == "late"
                 return raised
