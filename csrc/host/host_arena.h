@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -39,6 +40,10 @@ class HostArena {
 
   ArenaHeader& header() const { return *reinterpret_cast<ArenaHeader*>(base_); }
   std::byte* base() const { return base_; }
+  bool holds(const std::byte* data, std::size_t bytes) const {
+    const auto offset = reinterpret_cast<std::uintptr_t>(data) - reinterpret_cast<std::uintptr_t>(base_);
+    return offset <= bytes_ && bytes <= bytes_ - offset;
+  }
   std::size_t bytes() const { return bytes_; }
   const Fd& fd() const { return file_.fd; }
   const std::string& mechanism() const { return file_.mechanism; }

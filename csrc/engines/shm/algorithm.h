@@ -7,6 +7,7 @@
 #include "engines/scratch.h"
 #include "engines/shm/members.h"
 #include "engines/shm/pair_counts.h"
+#include "engines/shm/shown_tensors.h"
 #include "engines/shm/staging.h"
 
 namespace customccl::shm {
@@ -17,6 +18,7 @@ struct Context {
   Staging& staging;
   Scratch& scratch;
   PairCounts& pairs;
+  ShownTensors& shown;
 
   int rank() const { return members.rank(); }
   int size() const { return members.size(); }
@@ -31,6 +33,7 @@ struct Algorithm {
   void (*plan)(const Context&, Operation&);
   Status (*run)(const Context&, Operation&, std::uint32_t phase);
   bool uses_staging;
+  Shows shows;  // what is read where it lies, if that is in the rank's arena
 };
 
 extern const Algorithm kBarrier;          // one turn, no data

@@ -11,6 +11,6 @@ Status run(const Context&, Operation&, std::uint32_t) { return {}; }
 
 }  // namespace
 
-const Algorithm kBarrier{"barrier", plan, run, false};
+const Algorithm kBarrier{"barrier", plan, run, false, Shows::kNothing};
 
 }  // namespace customccl::shm

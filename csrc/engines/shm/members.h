@@ -48,6 +48,10 @@ class Members {
     return arenas_[static_cast<std::size_t>(member)]->at(offset, bytes);
   }
 
+  // Whether a range is memory of this rank's arena, and where in it.
+  bool arena_holds(const std::byte* data, std::size_t bytes) const { return arena_->holds(data, bytes); }
+  std::uint64_t arena_offset(const std::byte* data) const { return static_cast<std::uint64_t>(data - arena_->base()); }
+
   void publish(std::uint64_t turn) {
     own_line(turn).turn.store(turn, std::memory_order_release);
     ring_all();

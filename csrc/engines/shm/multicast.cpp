@@ -4,7 +4,8 @@
 
 // broadcast and all_gather (also with blocks of different sizes), n ranks: everybody reads the same from each sender.
 //
-//   phase k   copy in     chunk k of the own block           -> own slot of this turn (or, up to 48 bytes, the flag line)
+//   phase k   copy in     chunk k of the own block           -> own slot of this turn (or, up to 48 bytes, the flag line);
+//                         nothing where the block is shown (shown_tensors.h)
 //             copy out    chunk k-1 of every sender's block  -> outputs; the own block goes straight from input to output
 //
 // Cost: chunks + 1 phases, one flag wait each; a sender stages its block once, however many read it.
@@ -58,9 +59,14 @@ void copy_out(const Context& context, const Operation& op, std::size_t index, St
 
 Status run_staged(const Context& context, Operation& op, std::uint32_t phase) {
   const std::uint64_t turn = op.first_turn + phase;
-  if (phase < op.chunks && sends(*op.call)) copy_in(op, phase, context.staging.own_slot(turn, op.room));
-  if (phase >= 1) {
-    copy_out(context, op, phase - 1, [&](int member) { return context.staging.slot(member, turn - 1, op.room); });
+  const bool staged = sends(*op.call) && context.shown.input(context.rank()) == nullptr;
+  if (phase < op.chunks && staged) copy_in(op, phase, context.staging.own_slot(turn, op.room));
+  if (phase >= 1 && phase <= op.chunks) {
+    const std::size_t before = (phase - 1) * op.chunk * size_of(op.call->dtype);
+    copy_out(context, op, phase - 1, [&](int member) -> const std::byte* {
+      const std::byte* shown = context.shown.input(member);
+      return shown != nullptr ? shown + before : context.staging.slot(member, turn - 1, op.room);
+    });
   }
   return {};
 }
@@ -76,7 +82,7 @@ Status run_inline(const Context& context, Operation& op, std::uint32_t phase) {
 
 }  // namespace
 
-const Algorithm kMulticast{"multicast", plan, run_staged, true};
-const Algorithm kInlineMulticast{"inline", plan, run_inline, false};
+const Algorithm kMulticast{"multicast", plan, run_staged, true, Shows::kInputs};
+const Algorithm kInlineMulticast{"inline", plan, run_inline, false, Shows::kNothing};
 
 }  // namespace customccl::shm

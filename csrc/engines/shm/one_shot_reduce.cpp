@@ -69,7 +69,7 @@ Status run_staged(const Context& context, Operation& op, std::uint32_t phase) {
 
 }  // namespace
 
-const Algorithm kInlineReduce{"inline", plan, run_inline, false};
-const Algorithm kOneShotReduce{"one-shot", plan, run_staged, true};
+const Algorithm kInlineReduce{"inline", plan, run_inline, false, Shows::kNothing};
+const Algorithm kOneShotReduce{"one-shot", plan, run_staged, true, Shows::kNothing};
 
 }  // namespace customccl::shm

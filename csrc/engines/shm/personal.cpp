@@ -127,6 +127,6 @@ Status run(const Context& context, Operation& op, std::uint32_t phase) {
 
 }  // namespace
 
-const Algorithm kPersonal{"personal", plan, run, true};
+const Algorithm kPersonal{"personal", plan, run, true, Shows::kNothing};
 
 }  // namespace customccl::shm

@@ -32,10 +32,10 @@ void reduce_piece(const Context& context, const Operation& op, Reduction& piece)
   std::array<const std::byte*, kMaxMembers> sources;
   for (std::size_t done = 0; done < piece.count; done += block) {
     const std::size_t count = std::min(block, piece.count - done);
-    for (std::size_t member = 0; member < size; ++member) sources[member] = piece.staged[member] + done * element;
-    if (piece.own != nullptr) {
-      sources[static_cast<std::size_t>(context.rank())] =
-          consecutive(context.scratch.input(), call, *piece.own, piece.own_first + done, count);
+    for (std::size_t member = 0; member < size; ++member) {
+      const bool own = piece.own != nullptr && member == static_cast<std::size_t>(context.rank());
+      sources[member] = own ? consecutive(context.scratch.input(), call, *piece.own, piece.own_first + done, count)
+                            : piece.staged[member] + done * element;
     }
     std::byte* target = destination(context, piece, done, element);
     reduce(target, {sources.data(), size}, count, call.dtype, call.reduce_op);

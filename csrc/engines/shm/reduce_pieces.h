@@ -10,7 +10,7 @@ namespace customccl::shm {
 
 // One run of elements to be reduced by this rank: every member's contribution and where the result goes.
 struct Reduction {
-  std::array<const std::byte*, kMaxMembers> staged;  // by member; the entry of this rank is not used if `own` is set
+  std::array<const std::byte*, kMaxMembers> staged;  // by member, or where it is shown; not this rank's if `own` is set
   const View* own = nullptr;                         // this rank's input, where it was not staged
   std::size_t own_first = 0;
   const View* output = nullptr;  // nullptr: this rank wants no result

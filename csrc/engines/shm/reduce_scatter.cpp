@@ -3,7 +3,8 @@
 
 // Large reduce_scatter, n ranks, blocks of any sizes (one per rank), each cut into chunks of the same length:
 //
-//   phase k   copy in     chunk k of every block but the own one  -> own slot of this turn, one place per destination
+//   phase k   copy in     chunk k of every block but the own one  -> own slot of this turn, one place per destination;
+//                         nothing where the blocks are shown (shown_tensors.h)
 //             reduce      chunk k-1 of the own block: own input and the n-1 staged copies, in rank order -> output
 //
 // Cost: chunks + 1 phases, one flag wait each; the own block is never staged.
@@ -31,7 +32,14 @@ std::size_t place(const Operation& op, int owner, int destination) {
   return static_cast<std::size_t>(index) * op.chunk * size_of(op.call->dtype);
 }
 
+std::size_t elements_before(const Call& call, std::size_t block) {
+  std::size_t before = 0;
+  for (std::size_t i = 0; i < block; ++i) before += call.inputs[i].count;
+  return before;
+}
+
 void copy_in(const Context& context, const Operation& op, std::size_t index, std::byte* slot) {
+  if (context.shown.input(context.rank()) != nullptr) return;
   for (int step = 1; step < context.size(); ++step) {
     const int destination = (context.rank() + step) % context.size();
     const View& block = op.call->inputs[static_cast<std::size_t>(destination)];
@@ -43,10 +51,14 @@ void copy_in(const Context& context, const Operation& op, std::size_t index, std
 void reduce_own(const Context& context, const Operation& op, std::size_t index, std::uint64_t turn) {
   const auto rank = static_cast<std::size_t>(context.rank());
   const Range range = chunk_of(op.call->inputs[rank].count, op.chunk, index);
+  const std::size_t first = elements_before(*op.call, rank) + range.first;
   Reduction piece;
   for (int member = 0; member < context.size(); ++member) {
-    const std::size_t skipped = member == context.rank() ? 0 : place(op, member, context.rank());
-    piece.staged[static_cast<std::size_t>(member)] = context.staging.slot(member, turn - 1, op.room) + skipped;
+    if (member == context.rank()) continue;
+    const std::byte* shown = context.shown.input(member);
+    piece.staged[static_cast<std::size_t>(member)] =
+        shown != nullptr ? shown + first * size_of(op.call->dtype)
+                         : context.staging.slot(member, turn - 1, op.room) + place(op, member, context.rank());
   }
   piece.own = &op.call->inputs[rank];
   piece.own_first = range.first;
@@ -65,6 +77,6 @@ Status run(const Context& context, Operation& op, std::uint32_t phase) {
 
 }  // namespace
 
-const Algorithm kReduceScatter{"reduce-scatter", plan, run, true};
+const Algorithm kReduceScatter{"reduce-scatter", plan, run, true, Shows::kInputs};
 
 }  // namespace customccl::shm

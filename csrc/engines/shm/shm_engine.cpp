@@ -9,7 +9,8 @@ Status ShmEngine::start(Operation& op) {
   if (is_personal(call.op)) pairs_.set_own(call, context_.rank(), context_.size());
   op.algorithm = &select(context_, call);
   op.algorithm->plan(context_, op);
-  op.store = store_policy_.choose(op.staged_bytes, op.measured);
+  shown_.begin(call, op.algorithm->shows);
+  op.store = store_policy().choose(op.staged_bytes, op.measured);
   op.first_turn = turn_ + 1;
   if (op.algorithm->uses_staging) {
     if (Status status = staging_.ensure_own(); !status.ok()) return status;
@@ -22,6 +23,7 @@ Status ShmEngine::start(Operation& op) {
   signature_ = fingerprint(op, pairs_) ^ members_->identity();
   line.signature = signature_;
   line.record = record_of(*op.call, op.sequence);
+  shown_.show(line);
   members_->publish(op.first_turn);
   turn_ = op.first_turn;
   op.phase = 1;
@@ -37,7 +39,7 @@ Status ShmEngine::advance(Operation& op, Step& step) {
   }
   if (Status status = op.algorithm->run(context_, op, op.phase); !status.ok()) return status;
   if (op.phase == op.last_phase) {
-    if (op.measured) store_policy_.observe(op.store, op.staged_bytes, op.spent + (Clock::now() - op.resumed));
+    if (op.measured) store_policy().observe(op.store, op.staged_bytes, op.spent + (Clock::now() - op.resumed));
     step = Step::kDone;
     return {};
   }
@@ -52,6 +54,10 @@ Status ShmEngine::advance(Operation& op, Step& step) {
 Status ShmEngine::enter(Operation& op) {
   if (op.measured) op.resumed = Clock::now();
   if (Status status = compare_calls(op); !status.ok()) return status;
+  if (op.algorithm->shows != Shows::kNothing) {
+    if (Status status = shown_.find(*op.call, op.first_turn); !status.ok()) return status;
+    if (shown_.any()) ++op.last_phase;
+  }
   return op.algorithm->uses_staging ? staging_.ensure_all() : Status{};
 }
 

@@ -15,7 +15,8 @@ class ShmEngine final : public Engine {
   explicit ShmEngine(std::unique_ptr<Members> members)
       : members_(std::move(members)),
         staging_(*members_),
-        context_{*members_, staging_, scratch_, pairs_},
+        shown_(*members_),
+        context_{*members_, staging_, scratch_, pairs_, shown_},
         port_(*members_) {}
 
   Status start(Operation& op) override;
@@ -27,15 +28,19 @@ class ShmEngine final : public Engine {
   PacketPort* packet_port() override { return &port_; }
 
  private:
+  StorePolicy& store_policy() { return shown_.input(context_.rank()) != nullptr ? shown_store_policy_ : store_policy_; }
   // All ranks have shown what they called: is it the same?
   Status compare_calls(const Operation& op);
   Status enter(Operation& op);
 
   std::unique_ptr<Members> members_;
   Staging staging_;
+  // Into staging, or into tensors that peers have read where they lie.
   StorePolicy store_policy_;
+  StorePolicy shown_store_policy_;
   Scratch scratch_;
   PairCounts pairs_;
+  ShownTensors shown_;
   Context context_;
   ShmPacketPort port_;
   std::uint64_t turn_ = 0;       // the last one published by this rank

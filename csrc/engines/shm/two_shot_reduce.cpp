@@ -10,6 +10,8 @@
 //
 // One flag wait per phase, and what is read was published in the phase before: the turn rule of control_block.h holds as it is.
 // Cost: chunks + 2 phases; each rank touches 3S + 2S(n-1)/n bytes of a tensor of S, staging stays in the caches.
+// Where a rank shows its tensor (shown_tensors.h) it copies nothing in, and the finished slice is read where it lies. In place,
+// a rank overwrites in phase k the slices that their owners have read in phase k-1, and its own, which it alone reads as input.
 // The same bits on every rank and for every chunk size: each element is summed in rank order by exactly one owner.
 // Two-shot reduce-scatter + all-gather is the textbook algorithm (Rabenseifner); the pipelining over one flag per rank is ours.
 
@@ -49,6 +51,7 @@ Slice slice_of(const Context& context, const Operation& op, std::size_t index, i
 }
 
 void copy_in(const Context& context, const Operation& op, std::size_t index, std::byte* slot) {
+  if (context.shown.input(context.rank()) != nullptr) return;
   for (int step = 1; step < context.size(); ++step) {
     const Slice slice = slice_of(context, op, index, (context.rank() + step) % context.size());
     stage(slot + slice.place, *op.call, op.call->inputs[0], slice.range.first, slice.range.count, op.store);
@@ -57,27 +60,36 @@ void copy_in(const Context& context, const Operation& op, std::size_t index, std
 
 void reduce_own(const Context& context, const Operation& op, std::size_t index, std::uint64_t turn) {
   const Slice slice = slice_of(context, op, index, context.rank());
+  const std::size_t before = slice.range.first * size_of(op.call->dtype);
   Reduction piece;
   for (int member = 0; member < context.size(); ++member) {
-    piece.staged[static_cast<std::size_t>(member)] = context.staging.slot(member, turn - 1, op.room) + slice.place;
+    const std::byte* shown = context.shown.input(member);
+    piece.staged[static_cast<std::size_t>(member)] =
+        shown != nullptr ? shown + before : context.staging.slot(member, turn - 1, op.room) + slice.place;
   }
   piece.own = &op.call->inputs[0];
   piece.own_first = slice.range.first;
   piece.output = op.call->outputs.empty() ? nullptr : &op.call->outputs[0];
   piece.output_first = slice.range.first;
   const bool wanted_by_peers = op.call->op == Op::kAllReduce || context.rank() != op.call->root;
-  piece.published = wanted_by_peers ? context.staging.own_slot(turn, op.room) + slice.place : nullptr;
+  const bool staged = wanted_by_peers && context.shown.output(context.rank()) == nullptr;
+  piece.published = staged ? context.staging.own_slot(turn, op.room) + slice.place : nullptr;
   piece.count = slice.range.count;
   reduce_piece(context, op, piece);
 }
 
 void copy_out(const Context& context, const Operation& op, std::size_t index, std::uint64_t turn) {
   if (op.call->outputs.empty()) return;
+  const std::size_t element = size_of(op.call->dtype);
+  // What was shown has been read by its owner and may lie in that processor's cache.
+  const Store store = context.shown.input(context.rank()) != nullptr ? op.store : Store::kPlain;
   for (int step = 1; step < context.size(); ++step) {
     const int owner = (context.rank() + step) % context.size();
     const Slice slice = slice_of(context, op, index, owner);
-    unpack(op.call->outputs[0], slice.range.first, slice.range.count,
-           context.staging.slot(owner, turn - 1, op.room) + slice.place, size_of(op.call->dtype), Store::kPlain);
+    const std::byte* shown = context.shown.output(owner);
+    const std::byte* source = shown != nullptr ? shown + slice.range.first * element
+                                               : context.staging.slot(owner, turn - 1, op.room) + slice.place;
+    unpack(op.call->outputs[0], slice.range.first, slice.range.count, source, element, store);
   }
 }
 
@@ -85,12 +97,12 @@ Status run(const Context& context, Operation& op, std::uint32_t phase) {
   const std::uint64_t turn = op.first_turn + phase;
   if (phase < op.chunks) copy_in(context, op, phase, context.staging.own_slot(turn, op.room));
   if (phase >= 1 && phase <= op.chunks) reduce_own(context, op, phase - 1, turn);
-  if (phase >= 2) copy_out(context, op, phase - 2, turn);
+  if (phase >= 2 && phase <= op.chunks + 1) copy_out(context, op, phase - 2, turn);
   return {};
 }
 
 }  // namespace
 
-const Algorithm kTwoShotReduce{"two-shot", plan, run, true};
+const Algorithm kTwoShotReduce{"two-shot", plan, run, true, Shows::kInputsAndOutputs};
 
 }  // namespace customccl::shm

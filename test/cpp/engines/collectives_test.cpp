@@ -134,6 +134,27 @@ TEST_P(Collectives, ExchangeInPlaceOverSeveralSlotsWhenSomePairsHaveNothingForEa
   });
 }
 
+// A tensor of the arena is read where it lies by the ranks that need it, and is another operation's memory as soon as its own
+// rank is through: what is read too late is wrong.
+TEST_P(Collectives, ReadTensorsOfTheArenaWhereTheyLieAndOnlyWhileTheirRankIsInTheOperation) {
+  with_group([](Communicator& group, const Rank& rank) {
+    auto number = static_cast<std::size_t>(rank.size());
+    for (const Op op : {Op::kAllReduce, Op::kReduce, Op::kBroadcast, Op::kAllGather}) {
+      for (int choice = 0; choice < 8; ++choice) {
+        if (!chosen(number++)) continue;
+        const bool shows = choice < 4 || rank.number() % 2 == choice % 2;  // all ranks, or every other one
+        Trial trial = even_trial(op, rank.size(), DType::kFloat32, settings().slot_bytes / 4 * 3 / 2 + 77);
+        trial.input_shape = shows ? Shape::kShared : Shape::kPlain;
+        trial.output_shape = shows && choice % 4 != 3 ? Shape::kShared : Shape::kPlain;
+        trial.in_place = choice % 4 < 2;
+        trial.root = choice % rank.size();
+        trial.seed = number;
+        expect_right(group, trial, rank.number());
+      }
+    }
+  });
+}
+
 // Random operations back to back, no rank waits for another but through them: finds what one operation leaves to the next.
 TEST_P(Collectives, AreRightBackToBackInAnyOrderAndSize) {
   const auto seed = static_cast<std::uint64_t>(GetParam()) + 7000;

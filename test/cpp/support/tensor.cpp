@@ -1,6 +1,9 @@
 #include "support/tensor.h"
 
+#include <algorithm>
 #include <cstring>
+
+#include "host/host_arena.h"
 
 namespace customccl::test {
 
@@ -12,7 +15,7 @@ constexpr std::size_t kOdd = 5;  // elements before a tensor that begins inside 
 // The layout of `total` elements; nullptr: consecutive.
 std::unique_ptr<Layout> layout_for(Shape shape, std::size_t total) {
   const auto signed_total = static_cast<std::int64_t>(total);
-  if (total < 2 || shape == Shape::kPlain || shape == Shape::kOffset) return nullptr;
+  if (total < 2 || shape == Shape::kPlain || shape == Shape::kOffset || shape == Shape::kShared) return nullptr;
   if (shape == Shape::kTransposed) {
     for (const std::int64_t columns : {7, 5, 4, 3, 2}) {
       const std::int64_t rows = signed_total / columns;
@@ -30,13 +33,24 @@ std::size_t extent(const Layout* layout, std::size_t total) {
   return static_cast<std::size_t>(last) + 1;
 }
 
+std::shared_ptr<std::byte> memory_for(Shape shape, std::size_t bytes) {
+  if (shape != Shape::kShared) return {new std::byte[bytes], [](std::byte* data) { delete[] data; }};
+  HostArena* arena = nullptr;
+  Block block;
+  if (!HostArena::get(arena).ok() || !arena->allocate(bytes, block).ok()) throw std::bad_alloc();
+  return {block.data, [arena, block](std::byte*) { arena->release(block); }};
+}
+
 }  // namespace
 
 Tensor::Tensor(DType dtype, std::size_t count, Shape shape) : element_(size_of(dtype)) {
   const std::size_t before = shape == Shape::kOffset ? kOdd : 0;
   layout_ = layout_for(shape, count + before);
   const std::size_t bytes = extent(layout_.get(), count + before) * element_;
-  memory_.assign(bytes + 2 * kGuard + 64, kPoison);
+  const std::size_t room = bytes + 2 * kGuard + 64;
+  owner_ = memory_for(shape, room);
+  memory_ = {owner_.get(), room};
+  std::fill(memory_.begin(), memory_.end(), kPoison);
   const auto address = reinterpret_cast<std::uintptr_t>(memory_.data());
   origin_ = kGuard + (64 - address % 64) % 64;
   view_ = {memory_.data() + origin_, layout_.get(), before, count};
@@ -79,7 +93,7 @@ std::vector<std::byte> Tensor::read() const {
 }
 
 bool Tensor::poison_intact() const {
-  std::vector<std::byte> rest = memory_;
+  std::vector<std::byte> rest(memory_.begin(), memory_.end());
   if (layout_ == nullptr && count() != 0) {
     std::memset(rest.data() + offset_of(0), static_cast<int>(kPoison), count() * element_);
   } else {

@@ -18,8 +18,9 @@ enum class Shape : std::uint8_t {
   kOffset,      // consecutive, but begins inside a larger tensor, on an odd element
   kGaps,        // every third element of the memory
   kTransposed,  // columns first, where the count allows, with a gap after each
+  kShared,      // consecutive, in the arena of this process
 };
-inline constexpr int kShapes = 4;
+inline constexpr int kShapes = 5;
 
 // `count` elements in a shape, in poisoned memory with guards around. Everything that is not an element (guards, gaps) must
 // keep its poison.
@@ -41,7 +42,8 @@ class Tensor {
 
   std::size_t element_;
   std::unique_ptr<Layout> layout_;
-  std::vector<std::byte> memory_;
+  std::shared_ptr<std::byte> owner_;
+  std::span<std::byte> memory_;
   std::size_t origin_ = 0;
   View view_;
 };

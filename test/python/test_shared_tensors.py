@@ -1,0 +1,76 @@
+"""Tensors that the backend allocated: peers read them where they lie, and only while their rank is in the operation."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.distributed as dist
+from harness.oracle import SUM, operand, reduced
+
+COUNTS = (300_001, 1_500_016)  # more than a slot of staging, and several
+
+
+def shared(count: int) -> torch.Tensor:
+    backend = dist.group.WORLD._get_backend(torch.device("cpu"))
+    return backend.allocate_tensor(count, dtype=torch.float32, device=torch.device("cpu"))
+
+
+@pytest.mark.parametrize("who", ["all ranks", "rank 1"])
+def test_every_op_that_reads_them_is_right_while_ranks_overwrite_them_at_once(ranks, who):
+    def body(rank, size):
+        make = shared if who == "all ranks" or rank == 1 else torch.empty
+        for count in COUNTS:
+            everyone = range(size)
+            inputs = [operand(each, count, torch.float32, SUM, size) for each in everyone]
+            total = reduced(everyone, count, torch.float32, SUM, size)
+
+            def filled(values: torch.Tensor) -> torch.Tensor:
+                return make(values.numel()).copy_(values)
+
+            value = filled(inputs[rank])
+            dist.all_reduce(value)
+            result = value.clone()
+            value.fill_(-1)  # a peer that still reads it gets this
+            assert torch.equal(result, total), f"all_reduce of {count}"
+
+            value = filled(inputs[rank])
+            dist.reduce(value, dst=1)
+            result = value.clone()
+            value.fill_(-2)
+            assert torch.equal(result, total if rank == 1 else inputs[rank]), f"reduce of {count}"
+
+            value = filled(inputs[rank])
+            dist.broadcast(value, src=1)
+            result = value.clone()
+            value.fill_(-3)
+            assert torch.equal(result, inputs[1]), f"broadcast of {count}"
+
+            value, output = filled(inputs[rank]), make(size * count)
+            dist.all_gather_into_tensor(output, value)
+            value.fill_(-4)
+            assert torch.equal(output, torch.cat(inputs)), f"all_gather of {count}"
+
+            blocks = [operand(each + 10, size * count, torch.float32, SUM, size) for each in everyone]
+            value, output = filled(blocks[rank]), make(count)
+            dist.reduce_scatter_tensor(output, value)
+            value.fill_(-5)
+            assert torch.equal(output, sum(blocks)[rank * count : (rank + 1) * count]), f"reduce_scatter of {count}"
+
+    ranks(3).run(body)
+
+
+def test_a_part_of_one_and_one_with_a_factor_and_one_that_is_strided(ranks):
+    def body(rank, size):
+        count = COUNTS[0]
+        whole = shared(2 * count + 3).fill_(rank)
+        part = whole[3 : 3 + count]
+        dist.all_reduce(part)
+        assert bool((part == sum(range(size))).all()) and bool((whole[:3] == rank).all())
+        assert bool((whole[3 + count :] == rank).all())
+        dist.all_reduce(whole[::2], op=dist._make_nccl_premul_sum(0.5))
+        factor = whole[1::2].clone()
+        assert bool((whole[4 : 3 + count : 2] == 0.5 * size * sum(range(size))).all())
+        dist.barrier()
+        assert torch.equal(whole[1::2], factor)
+
+    ranks(2).run(body)
