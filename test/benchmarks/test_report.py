@@ -85,7 +85,7 @@ def test_targets_are_reached_missed_or_unknown() -> None:
 
 def test_calls_of_our_own_have_a_table(written: Path) -> None:
     table = written.read_text().split("### Python, messages, groups and the Communicator: 2 ranks")[1].split("###")[0]
-    assert "70.0 us" in row(table, "message", "32 KiB") and "2100 us, 30.0x" in row(table, "message", "32 KiB")
+    assert "70.0 us" in row(table, "message", "32 KiB") and "2.10 ms, 30.0x" in row(table, "message", "32 KiB")
     assert "no such call" in row(table, "group_ready", "-")
 
 
