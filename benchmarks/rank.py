@@ -140,7 +140,7 @@ class Rank:
         os.sched_setaffinity(0, {self.processors[self.region.rank]} if own else self.processors)
 
     def _sample(self, turns: list[Turn], short: bool) -> Any:
-        """The array [peer][round][half][call], maximum over ranks, in nanoseconds. short: ours is, whatever others take."""
+        """The array [peer][round][half][call], maximum over ranks, in nanoseconds. short: whatever others take."""
         seconds = [self._warm(turn) for turn in turns]
         burst = burst_for(0.0 if short else max(seconds))
         most = CAPACITY // (len(turns) * 2 * burst.timed)
