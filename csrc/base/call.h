@@ -45,4 +45,11 @@ struct Call {
   std::chrono::nanoseconds timeout{0};  // zero: the group's
 };
 
+// The barriers of suspend() and resume() (core/suspension.cpp). Their dtype, which a barrier has no other use for, keeps them from being
+// taken for a user's barrier.
+enum class SuspensionStep : std::uint8_t {
+  kSuspend = static_cast<std::uint8_t>(DType::kInt8),
+  kResume = static_cast<std::uint8_t>(DType::kInt16),
+};
+
 }  // namespace customccl

@@ -26,14 +26,22 @@ inline CallRecord record_of(const Call& call, std::uint64_t sequence) {
   return record;
 }
 
-// "float32 x 1048576, SUM, root 0"; empty for a barrier.
+inline std::string describe_barrier(const CallRecord& record) {
+  switch (static_cast<SuspensionStep>(record.dtype)) {
+    case SuspensionStep::kSuspend: return "of suspend()";
+    case SuspensionStep::kResume: return "of resume()";
+  }
+  return "";
+}
+
+// "float32 x 1048576, SUM, root 0"; empty for a barrier of the user.
 inline std::string describe_data(const CallRecord& record) {
   // The record may be a peer's: nothing in it is an index before it is checked.
   const bool known = static_cast<std::size_t>(record.op) < kOps.size() &&
                      static_cast<std::size_t>(record.dtype) < kDTypes.size() &&
                      static_cast<std::size_t>(record.reduce_op) < kReduceOpNames.size();
   if (!known) return "something this version does not know";
-  if (record.op == Op::kBarrier) return "";
+  if (record.op == Op::kBarrier) return describe_barrier(record);
   std::string text = std::string(name(record.dtype)) + " x " + std::to_string(record.count);
   if (info(record.op).reduces) text += ", " + std::string(name(record.reduce_op));
   if (info(record.op).has_root) text += ", root " + std::to_string(record.root);

@@ -4,6 +4,21 @@
 
 namespace customccl {
 
+void CollectiveLane::suspend() {
+  const std::lock_guard lock(mutex_);
+  if (!closed_) engine_.suspend();
+}
+
+Status CollectiveLane::resume() {
+  const std::lock_guard lock(mutex_);
+  return closed_ ? Status{} : engine_.resume();
+}
+
+std::size_t CollectiveLane::staging_bytes() {
+  const std::lock_guard lock(mutex_);
+  return closed_ ? 0 : engine_.staging_bytes();
+}
+
 void CollectiveLane::accept(Task& task, Finished&) {
   const std::uint64_t number = next_.load(std::memory_order_relaxed);
   next_.store(number + 1, std::memory_order_relaxed);

@@ -14,6 +14,11 @@ class CollectiveLane final : public Lane {
   CollectiveLane(Communicator& group, Engine& engine, std::uint64_t first)
       : group_(group), engine_(engine), next_(first) {}
 
+  // What engines offer of the same names, for when nothing is under way.
+  void suspend();
+  Status resume();
+  std::size_t staging_bytes();
+
   // How many collectives were issued, or the number of the last one: they are numbered from 1.
   std::uint64_t issued() const { return next_.load(std::memory_order_relaxed) - 1; }
 

@@ -265,6 +265,9 @@ Status Communicator::refuse(const Task& task) const {
                 "start processes with spawn."};
   }
   const Status why = health();
+  if (why.ok()) {  // the group is suspended, or was a moment ago
+    return {Code::kInvalidArgument, what + "the group is suspended. Call resume() on every rank of it first."};
+  }
   return {why.code, what + "the group ended before: " + why.message + ". " + advice(why.code), why.culprit};
 }
 

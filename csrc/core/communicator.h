@@ -50,6 +50,14 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // Drives what was posted here until nothing is left; false: `limit` passed before.
   bool drain(Nanos limit);
 
+  // Collective (core/suspension.cpp). When everything issued before is done on all ranks, gives the memory of the group's staging back to the
+  // system. Until resume() nothing is taken in; messages taken in before go on.
+  Status suspend();
+  // Collective: makes the memory anew. kSystem: there is no room for it, nothing was sent, and resume() may be called again.
+  Status resume();
+  bool suspended() const { return suspended_.load(std::memory_order_acquire); }
+  std::size_t staging_bytes() const { return collectives_->staging_bytes(); }
+
   // Ends the group on all ranks. The first reason wins.
   void abort(const std::string& why);
   // Says goodbye to the peers. Pending calls end with an error.
@@ -81,6 +89,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::string list(const std::vector<int>& members) const;
   void wait_for(Lane& lane, const Task& task);
   void end(const Status& why, bool leave);
+  Status meet_for(SuspensionStep step);
 
   GroupSpec spec_;
   std::uint64_t generation_;
@@ -93,6 +102,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   mutable std::mutex failure_mutex_;
   Status failure_;
   std::atomic<bool> failed_{false};
+  std::mutex suspension_mutex_;
+  std::atomic<bool> suspended_{false};
 };
 
 }  // namespace customccl

@@ -39,9 +39,10 @@ void Lane::post(Task& task, int looks, std::shared_ptr<Task> keep_alive) {
   Finished finished;
   task.keep_alive_ = std::move(keep_alive);
   pending_.fetch_add(1, std::memory_order_relaxed);
-  if (closed_) {
+  if (closed_ || (paused_ && !task.pauses())) {
     finish(task, refusal(task), finished);
   } else {
+    paused_ = task.pauses();  // here, so that no other thread's task gets in between
     accept(task, finished);
     while (running() && !advance_until(task, finished) && --looks > 0) relax();
   }

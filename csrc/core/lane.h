@@ -38,6 +38,9 @@ class Lane {
   // Takes a task in and drives the lane, with at most `looks` looks at what does not move: ranks in step finish a small
   // operation within a microsecond, here, under one lock.
   void post(Task& task, int looks, std::shared_ptr<Task> keep_alive = nullptr);
+  // Refuses every task from now on but those that pauses(), until go_on(). What was taken in goes on.
+  void pause() { set_paused(true); }
+  void go_on() { set_paused(false); }
   // Ends a task at once, without touching anything else.
   void reject(Task& task, std::shared_ptr<Task> keep_alive);
   // The same for a task that this process inherited in the queue when it was forked.
@@ -89,6 +92,10 @@ class Lane {
   bool closed_ = false;
 
  private:
+  void set_paused(bool paused) {
+    const std::lock_guard lock(mutex_);
+    paused_ = paused;
+  }
   // Between a failure and close() the lane takes tasks in, which close() ends, but drives none.
   bool running() const { return !closed_ && !failed_; }
   bool drive_locked();
@@ -97,6 +104,7 @@ class Lane {
   void leave(Finished& finished);
 
   bool failed_ = false;
+  bool paused_ = false;
   std::atomic<int> pending_{0};
 };
 

@@ -41,6 +41,10 @@ class Task {
   const std::shared_ptr<Message>& parcel() const { return parcel_; }
   void set_parcel(std::shared_ptr<Message> parcel) { parcel_ = std::move(parcel); }
 
+  // A task of suspend() or resume(): its lane takes it in though it is paused, and nothing behind it.
+  bool pauses() const { return pauses_; }
+  void set_pauses() { pauses_ = true; }
+
   // Called once, after done() has become true, with no lock held. Not for tasks on the stack.
   virtual void completed() {}
 
@@ -53,6 +57,7 @@ class Task {
   Status status_;
   Clock::time_point ended_{};
   int source_ = -1;
+  bool pauses_ = false;
   std::shared_ptr<Message> parcel_;
   std::atomic<bool> done_{false};
   std::shared_ptr<Task> keep_alive_;  // while queued, for asynchronous tasks

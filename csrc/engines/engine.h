@@ -33,6 +33,13 @@ class Engine {
   // Ranks of the group that `op` waits for, for messages.
   virtual std::vector<int> awaited(const Operation& op) const = 0;
 
+  // Gives the memory of the staging back to the system, and makes it anew. Between the two no rank starts anything that uses it; before
+  // the first, every rank has done what uses it, and before the next use, every rank has come to the second.
+  virtual void suspend() {}
+  virtual Status resume() { return {}; }
+  // What this rank's staging holds now.
+  virtual std::size_t staging_bytes() const { return 0; }
+
   // Where this group's messages go; nullptr in a group of one.
   virtual PacketPort* packet_port() { return nullptr; }
 

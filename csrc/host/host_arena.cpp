@@ -75,10 +75,29 @@ Status HostArena::allocate_locked(std::size_t bytes, Block& out) {
 }
 
 void HostArena::release(const Block& block) {
+  give_pages(block);
   const std::lock_guard lock(mutex_);
-  release_pages(file_.fd, block.offset, block.bytes);
+  bare_.erase(block.offset);
   ranges_.give(block.offset, block.bytes);
+}
+
+void HostArena::give_pages(const Block& block) {
+  const std::lock_guard lock(mutex_);
+  if (!bare_.insert(block.offset).second) return;
+  release_pages(file_.fd, block.offset, block.bytes);
   in_use_ -= block.bytes;
+}
+
+Status HostArena::take_pages(const Block& block) {
+  const std::lock_guard lock(mutex_);
+  if (!bare_.contains(block.offset)) return {};
+  if (Status status = reserve_pages(file_.fd, block.offset, block.bytes); !status.ok()) {
+    release_pages(file_.fd, block.offset, block.bytes);
+    return status;
+  }
+  bare_.erase(block.offset);
+  in_use_ += block.bytes;
+  return {};
 }
 
 Status HostArena::take_word(std::size_t& offset) {

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,10 @@ class HostArena {
   Status allocate(std::size_t bytes, Block& out);
   void release(const Block& block);
 
+  // Gives the pages of a block back to the system while its place stays, and takes new ones, zeroed. In between nobody touches it.
+  void give_pages(const Block& block);
+  Status take_pages(const Block& block);
+
   // The offset of a word that never serves anything but as such a word (presence.h).
   Status take_word(std::size_t& offset);
   void give_word(std::size_t offset);
@@ -63,6 +68,7 @@ class HostArena {
   mutable std::mutex mutex_;  // guards what follows
   RangeAllocator ranges_;
   std::size_t in_use_ = 0;
+  std::set<std::size_t> bare_;  // offsets of blocks without pages
   std::vector<std::size_t> free_words_;
 };
 

@@ -80,6 +80,8 @@ class Members {
 
   // Memory of this group in this rank's arena; lives until no peer can read it any more (host/limbo.h).
   Status allocate(std::size_t bytes, Block& out);
+  void give_pages(const Block& block) { arena_->give_pages(block); }
+  Status take_pages(const Block& block) { return arena_->take_pages(block); }
 
  private:
   explicit Members(GroupSpec spec) : spec_(std::move(spec)) {}

@@ -25,6 +25,10 @@ class ShmEngine final : public Engine {
   std::vector<int> awaited(const Operation& op) const override;
   void fail(const Status& why) override { members_->fail(why); }
 
+  void suspend() override { staging_.give_pages(); }
+  Status resume() override { return staging_.take_pages(); }
+  std::size_t staging_bytes() const override { return staging_.bytes(); }
+
   PacketPort* packet_port() override { return &port_; }
 
  private:

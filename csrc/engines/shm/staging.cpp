@@ -5,10 +5,22 @@ namespace customccl::shm {
 Status Staging::ensure_own() {
   std::byte*& base = bases_[static_cast<std::size_t>(members_.rank())];
   if (base != nullptr) return {};
-  Block block;
-  if (Status status = members_.allocate(kSlots * slot_bytes(), block); !status.ok()) return status;
-  base = block.data;
-  members_.own().staging.store(block.offset + 1, std::memory_order_release);
+  if (Status status = members_.allocate(kSlots * slot_bytes(), own_); !status.ok()) return status;
+  base = own_.data;
+  members_.own().staging.store(own_.offset + 1, std::memory_order_release);
+  return {};
+}
+
+void Staging::give_pages() {
+  if (own_.data == nullptr || bare_) return;
+  members_.give_pages(own_);
+  bare_ = true;
+}
+
+Status Staging::take_pages() {
+  if (!bare_) return {};
+  if (Status status = members_.take_pages(own_); !status.ok()) return status;
+  bare_ = false;
   return {};
 }
 

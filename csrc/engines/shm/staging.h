@@ -26,6 +26,12 @@ class Staging {
   // After the first turn of an operation that uses staging: finds everybody's.
   Status ensure_all();
 
+  // Gives the pages of this rank's back, and takes new ones; peers find it where it was.
+  void give_pages();
+  Status take_pages();
+  // What this rank's holds now.
+  std::size_t bytes() const { return bare_ ? 0 : own_.bytes; }
+
   std::size_t slot_bytes() const { return members_.slot_bytes(); }
   // Where an operation that uses `room` bytes per turn stages at `turn`. Every rank computes the same place.
   std::byte* own_slot(std::uint64_t turn, std::size_t room) { return slot(members_.rank(), turn, room); }
@@ -39,6 +45,8 @@ class Staging {
  private:
   Members& members_;
   std::vector<std::byte*> bases_;
+  Block own_;
+  bool bare_ = false;  // own_ has no pages
   bool complete_ = false;
 };
 

@@ -56,6 +56,32 @@ TEST(HostArena, ReturnsThePagesOfReleasedMemoryToTheSystem) {
   EXPECT_EQ(arena().bytes_in_use(), in_use);
 }
 
+TEST(HostArena, ABlockMayBeWithoutPagesForAWhile) {
+  const std::size_t before = bytes_present();
+  const std::size_t in_use = arena().bytes_in_use();
+  Block block;
+  ASSERT_TRUE(arena().allocate(8 << 20, block).ok());
+  for (int round = 0; round < 2; ++round) {
+    std::memset(block.data, 0x77, block.bytes);
+    arena().give_pages(block);
+    arena().give_pages(block);
+    EXPECT_LE(bytes_present(), before);
+    EXPECT_EQ(arena().bytes_in_use(), in_use);
+    ASSERT_TRUE(arena().take_pages(block).ok());
+    ASSERT_TRUE(arena().take_pages(block).ok());
+    EXPECT_GE(bytes_present(), before + (8 << 20));
+    EXPECT_EQ(arena().bytes_in_use(), in_use + (8 << 20));
+    EXPECT_TRUE(all_zero(block));
+  }
+  arena().give_pages(block);
+  arena().release(block);
+  EXPECT_EQ(arena().bytes_in_use(), in_use);
+  Block again;
+  ASSERT_TRUE(arena().allocate(8 << 20, again).ok());
+  EXPECT_EQ(arena().bytes_in_use(), in_use + (8 << 20));
+  arena().release(again);
+}
+
 TEST(HostArena, RefusesMoreThanThereIsAndStaysUsable) {
   Block block;
   const Status status = arena().allocate(arena().bytes() + 1, block);
