@@ -1,6 +1,7 @@
 #pragma once
 
-#include <atomic>
+#include <c10/util/Exception.h>
+
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -17,25 +18,27 @@ class AbortHooks {
   void add(std::int64_t id, Hook hook) {
     const std::lock_guard lock(mutex_);
     hooks_[id] = std::move(hook);
-    any_.store(true, std::memory_order_release);
   }
   void remove(std::int64_t id) {
     const std::lock_guard lock(mutex_);
     hooks_.erase(id);
   }
-  // Whether there ever was one.
-  bool any() const { return any_.load(std::memory_order_acquire); }
   void run() {
     std::map<std::int64_t, Hook> hooks;
     {
       const std::lock_guard lock(mutex_);
       hooks.swap(hooks_);
     }
-    for (const auto& [id, hook] : hooks) hook();
+    for (const auto& [id, hook] : hooks) {
+      try {
+        hook();
+      } catch (const std::exception& error) {
+        TORCH_WARN("customccl: an abort hook failed: ", error.what());
+      }
+    }
   }
 
  private:
-  std::atomic<bool> any_{false};
   std::mutex mutex_;
   std::map<std::int64_t, Hook> hooks_;
 };

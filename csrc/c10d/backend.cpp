@@ -11,7 +11,8 @@ CustomBackend::CustomBackend(std::shared_ptr<Communicator> group, StorePtr store
       store_(std::move(store)),
       options_(std::move(options)),
       logs_flights_(FlightLog::get().on()),
-      flight_group_(logs_flights_ ? FlightLog::get().add_group() : 0) {}
+      flight_group_(logs_flights_ ? FlightLog::get().add_group() : 0),
+      watched_(logs_flights_) {}
 
 CustomBackend::~CustomBackend() { group_->close(); }
 
@@ -25,15 +26,14 @@ CustomBackend::WorkPtr CustomBackend::finished_work(::c10d::OpType type) {
   return works[static_cast<std::size_t>(type) % works.size()];
 }
 
-void CustomBackend::run(PreparedCall& prepared, Label label) {
-  const bool hooked = hook_->active();
-  const Clock::time_point begin = hooked ? Clock::now() : Clock::time_point();
+void CustomBackend::run(PreparedCall& prepared) {
   const Status status = group_->run(prepared.sealed());
-  if (C10_UNLIKELY(!status.ok())) {
-    abort_hooks_->run();
-    throw_status(status);
-  }
-  if (C10_UNLIKELY(hooked)) hook_->call(label.type, group_->sequence(), begin);
+  if (C10_UNLIKELY(!status.ok())) fail(status);
+}
+
+void CustomBackend::fail(const Status& status) {
+  if (status.code != Code::kInvalidArgument) abort_hooks_->run();
+  throw_status(status);
 }
 
 void CustomBackend::abort() {
@@ -49,9 +49,14 @@ CustomBackend::WorkPtr CustomBackend::launch_all(std::vector<PreparedCall> calls
 CustomBackend::WorkPtr CustomBackend::post_all(std::span<PreparedCall> calls, bool async, Label label, Held held) {
   WorkPtr work;
   const auto body = [&] {
+    TimeoutExtensions::Grant grant;
+    if (C10_UNLIKELY(watched())) grant = extensions_->grant();
     std::vector<std::shared_ptr<TensorTask>> tasks;
-    for (PreparedCall& prepared : calls) tasks.push_back(post(std::move(prepared), held, label.type));
-    work = make_work(std::move(tasks), label, std::move(held), async);
+    for (PreparedCall& prepared : calls) {
+      if (C10_UNLIKELY(grant.extra.count() > 0)) extend(prepared.call(), grant);
+      tasks.push_back(post(std::move(prepared), held, label.type));
+    }
+    work = make_work(std::move(tasks), label, std::move(held), async, std::move(grant));
   };
   if (C10_UNLIKELY(at::hasCallbacks())) {
     with_comms(label, held, async, body);
@@ -66,21 +71,21 @@ std::shared_ptr<TensorTask> CustomBackend::post(PreparedCall&& prepared, const H
   kept.insert(kept.end(), held.outputs.begin(), held.outputs.end());
   const Nanos limit = group_->limit_of(prepared.call());
   auto task = std::make_shared<TensorTask>(std::move(prepared), limit, std::move(kept));
-  if (C10_UNLIKELY(hook_->active())) hook_->follow(task, type);
+  if (C10_UNLIKELY(watched()) && hook_->active()) hook_->follow(task, type);
   group_->post(task);
   return task;
 }
 
 CustomBackend::WorkPtr CustomBackend::make_work(std::vector<std::shared_ptr<TensorTask>> tasks, Label label, Held held,
-                                                bool async) {
+                                                bool async, TimeoutExtensions::Grant grant) {
   {
     const std::lock_guard lock(coalescing_mutex_);
     if (coalescing_) coalesced_.insert(coalesced_.end(), tasks.begin(), tasks.end());
   }
-  WorkState::Watcher watcher;
-  if (C10_UNLIKELY(logs_flights_ || abort_hooks_->any())) watcher = watch(*tasks.front(), label, held);
-  auto work = c10::make_intrusive<TaskWork>(group_, std::move(tasks), label.type, label.title, held.inputs,
-                                            std::move(held.outputs), std::move(watcher));
+  Audience audience;
+  if (C10_UNLIKELY(watched())) audience = watch(*tasks.front(), label, held, std::move(grant));
+  auto work = c10::make_intrusive<TaskWork>(group_, std::move(tasks), label, held.inputs, std::move(held.outputs),
+                                            std::move(audience));
   if (!async) work->wait(kNoTimeout);
   return work;
 }
@@ -98,17 +103,40 @@ CustomBackend::WorkPtr CustomBackend::endCoalescing() {
     tasks.swap(coalesced_);
   }
   if (tasks.empty()) return finished_work(::c10d::OpType::COALESCED);
-  return c10::make_intrusive<TaskWork>(group_, std::move(tasks), ::c10d::OpType::COALESCED, "customccl:coalesced",
-                                       Tensors(), Tensors(), nullptr);
+  return c10::make_intrusive<TaskWork>(group_, std::move(tasks),
+                                       Label{::c10d::OpType::COALESCED, "customccl:coalesced"}, Tensors(), Tensors(),
+                                       Audience());
 }
 
 void CustomBackend::registerOnCompletionHook(std::function<void(std::shared_ptr<::c10d::WorkInfo>)>&& hook) {
   TORCH_CHECK(!hook_->active(), "customccl: this group has a completion hook already");
   onCompletionHook_ = hook;  // what makes destroy_process_group wait for pending works
   hook_->set(std::move(hook));
+  watched_.store(true, std::memory_order_release);
 }
 
 void CustomBackend::waitForPendingWorks() { hook_->wait_for_pending(*group_); }
+
+#ifdef C10D_BACKEND_HAS_HOOKS
+void CustomBackend::registerAbortHook(std::int64_t id, ::c10d::AbortHook hook) {
+  abort_hooks_->add(id, std::move(hook));
+  watched_.store(true, std::memory_order_release);
+}
+#endif
+
+#if CUSTOMCCL_TORCH_HAS_COMPLETION_HOOKS
+void CustomBackend::registerCompletionHook(std::int64_t id, ::c10d::CompletionHook hook) {
+  success_hooks_->add(id, [hook = std::move(hook)](std::uint64_t key, Nanos took) { hook({key, milliseconds(took)}); });
+  watched_.store(true, std::memory_order_release);
+}
+#endif
+
+void CustomBackend::addEphemeralTimeout(const std::chrono::milliseconds& timeout) {
+  TORCH_CHECK_VALUE(timeout.count() > 0, "customccl: a timeout can be extended by a positive time, not by ",
+                    timeout.count(), " ms");
+  extensions_->add(timeout);
+  watched_.store(true, std::memory_order_release);
+}
 
 void CustomBackend::setTimeout(std::chrono::milliseconds timeout) {
   TORCH_CHECK_VALUE(timeout.count() > 0, "customccl: a timeout must be positive, not ", timeout.count(), " ms");

@@ -2,6 +2,7 @@
 
 #include <ATen/record_function.h>
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -13,6 +14,8 @@
 #include "c10d/flight_log.h"
 #include "c10d/options.h"
 #include "c10d/prepared_call.h"
+#include "c10d/success_hooks.h"
+#include "c10d/timeout_extensions.h"
 #include "c10d/work.h"
 #include "core/communicator.h"
 
@@ -49,6 +52,8 @@ class CustomBackend final : public ::c10d::Backend {
   WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                           const ::c10d::AllgatherOptions& options) override;
   WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs, const ::c10d::GatherOptions& options) override;
+  WorkPtr gather_single(at::Tensor& output, at::Tensor& input,
+                        const ::c10d::GatherOptions& options) CUSTOMCCL_OVERRIDE_SINCE_2_14;
   WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs, const ::c10d::ScatterOptions& options) override;
   WorkPtr reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                          const ::c10d::ReduceScatterOptions& options) override;
@@ -79,6 +84,9 @@ class CustomBackend final : public ::c10d::Backend {
   bool supportsTensorAlloc(c10::DeviceIndex) override { return true; }
   at::Tensor allocateTensor(long count, at::TensorOptions options) override;
   std::unordered_map<std::string, std::uint64_t> getMemoryStats() CUSTOMCCL_OVERRIDE_SINCE_2_12;
+  // Collective: gives the memory of the group's staging back for a while.
+  void suspend() CUSTOMCCL_OVERRIDE_SINCE_2_12;
+  void resume() CUSTOMCCL_OVERRIDE_SINCE_2_12;
 
   void registerOnCompletionHook(std::function<void(std::shared_ptr<::c10d::WorkInfo>)>&& hook) override;
   void waitForPendingWorks() override;
@@ -91,25 +99,30 @@ class CustomBackend final : public ::c10d::Backend {
   void setSequenceNumberForGroup() override {}
   std::uint64_t getSequenceNumberForGroup() override { return group_->sequence(); }
   void setTimeout(std::chrono::milliseconds timeout) override;
+  // For every operation that begins from now on, until the first of them is over.
+  void addEphemeralTimeout(const std::chrono::milliseconds& timeout) CUSTOMCCL_OVERRIDE_SINCE_2_14;
   ::c10d::ErrorType getError() override;
   void abort() override;
 #ifdef C10D_BACKEND_HAS_HOOKS
   bool supportsAbortHooks() const CUSTOMCCL_OVERRIDE_SINCE_2_15 { return true; }
-  void registerAbortHook(std::int64_t id, ::c10d::AbortHook hook) override { abort_hooks_->add(id, std::move(hook)); }
+  void registerAbortHook(std::int64_t id, ::c10d::AbortHook hook) override;
   void unregisterAbortHook(std::int64_t id) override { abort_hooks_->remove(id); }
+#endif
+#if CUSTOMCCL_TORCH_HAS_COMPLETION_HOOKS
+  bool supportsCompletionHooks() const override { return true; }
+  void registerCompletionHook(std::int64_t id, ::c10d::CompletionHook hook) override;
+  void unregisterCompletionHook(std::int64_t id) override { success_hooks_->remove(id); }
 #endif
   void shutdown() override { group_->close(); }
 
  private:
-  // c10d's name for an operation, and the profiler's.
-  struct Label {
-    ::c10d::OpType type;
-    const char* title;
-  };
   // Tensors that an asynchronous call keeps alive. The outputs are its result.
   struct Held {
     Tensors inputs;
     Tensors outputs;
+    // all_to_all: rows for each rank and from each rank, as the caller gave them. Valid during the call only.
+    std::span<const std::int64_t> input_splits{};
+    std::span<const std::int64_t> output_splits{};
   };
   // Synchronous: runs now and returns a finished Work. Else posts and returns a Work that becomes finished; only then hold() is
   // called.
@@ -118,16 +131,25 @@ class CustomBackend final : public ::c10d::Backend {
   // Several operations with one Work; they go out one after the other.
   WorkPtr launch_all(std::vector<PreparedCall> calls, bool async, Label label, Held held);
   WorkPtr post_all(std::span<PreparedCall> calls, bool async, Label label, Held held);
-  void run(PreparedCall& prepared, Label label);
-  // For those who watch: the profiler, and the flight recorder.
-  void run_observed(PreparedCall& prepared, Label label, const Held& held, at::RecordFunction& record);
+  void run(PreparedCall& prepared);
+  // Tells the abort hooks, if the group is over, and throws.
+  [[noreturn]] void fail(const Status& status);
+  std::shared_ptr<TensorTask> post(PreparedCall&& prepared, const Held& held, ::c10d::OpType type);
+  WorkPtr make_work(std::vector<std::shared_ptr<TensorTask>> tasks, Label label, Held held, bool async,
+                    TimeoutExtensions::Grant grant);
+  static WorkPtr finished_work(::c10d::OpType type);
+
+  // For those who watch (observed.cpp): the profiler, the flight recorder, hooks, extended timeouts.
+  WorkPtr run_observed(PreparedCall& prepared, Label label, const Held& held, at::RecordFunction& record);
+  WorkPtr run_watched(PreparedCall& prepared, Label label, const Held& held);
+  WorkPtr report_success(::c10d::OpType type, Clock::time_point begin);
   void with_comms(Label label, const Held& held, bool async, const std::function<void()>& body);
-  WorkState::Watcher watch(const TensorTask& task, Label label, const Held& held);
+  Audience watch(const TensorTask& task, Label label, const Held& held, TimeoutExtensions::Grant grant);
   std::uint64_t log_flight(const Call& call, std::uint64_t sequence, Label label, const Held& held);
   static void begin_record(at::RecordFunction& record, Label label, const Tensors& inputs);
-  std::shared_ptr<TensorTask> post(PreparedCall&& prepared, const Held& held, ::c10d::OpType type);
-  WorkPtr make_work(std::vector<std::shared_ptr<TensorTask>> tasks, Label label, Held held, bool async);
-  static WorkPtr finished_work(::c10d::OpType type);
+  void extend(Call& call, const TimeoutExtensions::Grant& grant) const;
+  // Whether anybody but the profiler may be listening, or ever was.
+  bool watched() const { return watched_.load(std::memory_order_relaxed); }
   void check_peer(Op op, int peer) const;
 
   PreparedCall prepare_all_reduce(const at::Tensor& tensor, const ::c10d::AllreduceOptions& options) const;
@@ -143,10 +165,14 @@ class CustomBackend final : public ::c10d::Backend {
   std::shared_ptr<Communicator> group_;
   StorePtr store_;  // for shrink()
   c10::intrusive_ptr<CustomOptions> options_;
+  // Shared with Works, which may outlive this.
   std::shared_ptr<AbortHooks> abort_hooks_ = std::make_shared<AbortHooks>();
+  std::shared_ptr<SuccessHooks> success_hooks_ = std::make_shared<SuccessHooks>();
+  std::shared_ptr<CompletionHook> hook_ = std::make_shared<CompletionHook>();
+  std::shared_ptr<TimeoutExtensions> extensions_ = std::make_shared<TimeoutExtensions>();
   const bool logs_flights_;
   const std::uint64_t flight_group_;
-  std::shared_ptr<CompletionHook> hook_ = std::make_shared<CompletionHook>();
+  std::atomic<bool> watched_;
   int shrinks_ = 0;
   std::mutex coalescing_mutex_;
   bool coalescing_ = false;

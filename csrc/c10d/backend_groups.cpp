@@ -10,6 +10,17 @@
 
 namespace customccl::torch_shim {
 
+namespace {
+
+// A part of `store` that no earlier group there used: a parent that serves two kinds of devices is split once for each, with one
+// store. Members count alike, each for itself (so does own_keys() in torch_customccl/backend.py).
+c10::intrusive_ptr<::c10d::Store> own_keys(const c10::intrusive_ptr<::c10d::Store>& store, int rank) {
+  const std::int64_t count = store->add("groups_of_rank_" + std::to_string(rank), 1);
+  return c10::make_intrusive<::c10d::PrefixStore>(std::to_string(count), store);
+}
+
+}  // namespace
+
 c10::intrusive_ptr<CustomBackend> CustomBackend::create(const StorePtr& store, GroupSpec spec,
                                                         const OptionsPtr& options) {
   const auto* ours = dynamic_cast<const CustomOptions*>(options.get());
@@ -38,7 +49,8 @@ CustomBackend::BackendPtr CustomBackend::split(const StorePtr& store, const std:
     if (ranks[i] == getRank()) spec.rank = static_cast<int>(i);
   }
   if (spec.rank < 0) return nullptr;
-  return create(store, std::move(spec), options);
+  const int own = spec.rank;
+  return create(own_keys(store, own), std::move(spec), options);
 }
 
 CustomBackend::BackendPtr CustomBackend::merge(const StorePtr& store, const OptionsPtr& options, const int& rank,
@@ -51,7 +63,7 @@ CustomBackend::BackendPtr CustomBackend::merge(const StorePtr& store, const Opti
   spec.name = options && !options->group_name.empty() ? options->group_name : group_->spec().name + "/merge";
   spec.timeout = options ? Nanos(options->timeout) : group_->spec().timeout;
   for (int member = 0; member < size; ++member) spec.global_ranks.push_back(member);
-  return create(store, std::move(spec), options);
+  return create(own_keys(store, rank), std::move(spec), options);
 }
 
 CustomBackend::BackendPtr CustomBackend::shrink(const std::vector<std::int64_t>& ranks_to_exclude, int /*flags*/,

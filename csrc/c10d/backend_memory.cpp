@@ -5,7 +5,7 @@
 #include "host/host_arena.h"
 #include "platform/process.h"
 
-// Tensors in this process's shared memory.
+// This process's shared memory: tensors in it, how much there is, and giving it back for a while.
 
 namespace customccl::torch_shim {
 
@@ -26,7 +26,21 @@ at::Tensor CustomBackend::allocateTensor(long count, at::TensorOptions options) 
 std::unordered_map<std::string, std::uint64_t> CustomBackend::getMemoryStats() {
   const HostArena* arena = HostArena::existing();
   return {{"arena_bytes_reserved", arena == nullptr ? 0 : arena->bytes()},
-          {"arena_bytes_in_use", arena == nullptr ? 0 : arena->bytes_in_use()}};
+          {"arena_bytes_in_use", arena == nullptr ? 0 : arena->bytes_in_use()},
+          {"group_staging_bytes", group_->staging_bytes()},
+          {"group_suspended", group_->suspended() ? 1 : 0}};
+}
+
+void CustomBackend::suspend() {
+  if (const Status status = group_->suspend(); !status.ok()) fail(status);
+}
+
+void CustomBackend::resume() {
+  const Status status = group_->resume();
+  if (status.ok()) return;
+  // No room for the memory: nothing was sent, the group waits for another resume().
+  if (status.code == Code::kSystem && group_->health().ok()) throw_status(status);
+  fail(status);
 }
 
 }  // namespace customccl::torch_shim

@@ -1,3 +1,4 @@
+#include "c10d/errors.h"
 #include "c10d/launch.h"
 #include "c10d/monitored_barrier.h"
 
@@ -110,6 +111,24 @@ CustomBackend::WorkPtr CustomBackend::gather(std::vector<Tensors>& outputs, Tens
                 [&] { return Held{inputs, root ? outputs[0] : Tensors()}; });
 }
 
+// The output counts on the root only; elsewhere c10d gives an empty one.
+CustomBackend::WorkPtr CustomBackend::gather_single(at::Tensor& output, at::Tensor& input,
+                                                    const ::c10d::GatherOptions& options) {
+  PreparedCall prepared(Op::kGather);
+  prepared.set_root(options.rootRank, getSize());
+  prepared.add_input(input);
+  const bool root = options.rootRank == getRank();
+  if (root) {
+    TORCH_CHECK_VALUE(output.numel() == input.numel() * getSize(), "customccl: gather needs an output of ", getSize(),
+                      " times the input's elements: output has ", output.numel(), " (sizes ", output.sizes(),
+                      "), input ", input.numel(), " (sizes ", input.sizes(), ")");
+    prepared.split_output(output, size());
+  }
+  prepared.set_timeout(options.timeout);
+  return launch(std::move(prepared), options.asyncOp, {::c10d::OpType::GATHER, "customccl:gather"},
+                [&] { return Held{{input}, {output}}; });
+}
+
 CustomBackend::WorkPtr CustomBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                               const ::c10d::ScatterOptions& options) {
   PreparedCall prepared(Op::kScatter);
@@ -142,7 +161,7 @@ CustomBackend::WorkPtr CustomBackend::alltoall_base(at::Tensor& output, at::Tens
   prepared.check_own_block(getRank());
   prepared.set_timeout(options.timeout);
   return launch(std::move(prepared), options.asyncOp, {::c10d::OpType::ALLTOALL_BASE, "customccl:all_to_all"},
-                [&] { return Held{{input}, {output}}; });
+                [&] { return Held{{input}, {output}, input_splits, output_splits}; });
 }
 
 CustomBackend::WorkPtr CustomBackend::alltoall(Tensors& outputs, Tensors& inputs,
@@ -167,6 +186,7 @@ CustomBackend::WorkPtr CustomBackend::barrier(const ::c10d::BarrierOptions& opti
 }
 
 void CustomBackend::monitoredBarrier(const ::c10d::BarrierOptions& options, bool wait_all_ranks) {
+  if (group_->suspended()) throw_status(group_->refuse(Task(Call(), Nanos(0))));
   const bool stated = options.timeout != ::c10d::kUnsetTimeout;
   try {
     monitored_barrier(*group_, stated ? Nanos(options.timeout) : group_->limit_of(Call()), wait_all_ranks);

@@ -28,7 +28,7 @@ CustomBackend::WorkPtr CustomBackend::allreduce_sparse(Tensors& tensors, const :
   at::Tensor& tensor = only(tensors, Op::kAllReduce, "tensor");
   check_sparse(tensor, options);
   const at::Tensor input = tensor.coalesce();
-  const Label label{::c10d::OpType::_ALLREDUCE_SPARSE, "customccl:all_reduce_sparse"};
+  const Clock::time_point begin = Clock::now();
   const auto gather = [&](const at::Tensor& own, const std::vector<std::int64_t>& counts, bool columns) {
     // Blocks of different lengths, one per rank: counts[i] columns of indices or rows of values.
     Tensors blocks;
@@ -40,7 +40,7 @@ CustomBackend::WorkPtr CustomBackend::allreduce_sparse(Tensors& tensors, const :
     ::c10d::AllgatherOptions gather_options;
     gather_options.timeout = options.timeout;
     PreparedCall prepared = prepare_all_gather_list(blocks, own, gather_options);
-    run(prepared, label);
+    run(prepared);
     return blocks;
   };
   const std::vector<std::int64_t> ones(size(), 1);
@@ -55,7 +55,7 @@ CustomBackend::WorkPtr CustomBackend::allreduce_sparse(Tensors& tensors, const :
     sum = sum.add(at::_sparse_coo_tensor_unsafe(indices[i], values[i], input.sizes(), input.options()));
   }
   tensor.copy_(sum.coalesce());
-  return finished_work(label.type);
+  return report_success(::c10d::OpType::_ALLREDUCE_SPARSE, begin);
 }
 
 }  // namespace customccl::torch_shim

@@ -68,6 +68,11 @@ void bind(py::module_& module) {
           "drain",
           [](CustomBackend& backend, std::chrono::milliseconds limit) { return backend.group()->drain(limit); },
           py::arg("limit"), py::call_guard<py::gil_scoped_release>())
+      // Some torch versions bind these for every backend, some do not.
+      .def("suspend", &CustomBackend::suspend, py::call_guard<py::gil_scoped_release>())
+      .def("resume", &CustomBackend::resume, py::call_guard<py::gil_scoped_release>())
+      .def("memory_stats", &CustomBackend::getMemoryStats, py::call_guard<py::gil_scoped_release>())
+      .def("_add_ephemeral_timeout", &CustomBackend::addEphemeralTimeout, py::arg("timeout"))
       // new_group() calls it on the default group of ranks outside the new group: nothing is to be done there.
       .def("perform_nocolor_split", [](CustomBackend&, const py::object&) {}, py::arg("device"));
   module.def("create_backend", &create_backend, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"),

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,8 @@ struct Comms {
   ::c10d::OpType type;
   const std::vector<at::Tensor>& inputs;
   const std::vector<at::Tensor>& outputs;
+  std::span<const std::int64_t> input_splits;  // all_to_all
+  std::span<const std::int64_t> output_splits;
 };
 
 // Runs `body` inside such a note. Only for when somebody listens: it allocates.

@@ -23,6 +23,9 @@ using PreMulSum = ::c10d::NCCLPreMulSumSupplement;
 // Whether torch itself keeps a flight record of every backend.
 #define CUSTOMCCL_TORCH_RECORDS_EVERY_BACKEND CUSTOMCCL_TORCH_AT_LEAST(15)
 
+// Whether torch asks to be told of every operation that succeeded (c10d::CompletionHook).
+#define CUSTOMCCL_TORCH_HAS_COMPLETION_HOOKS CUSTOMCCL_TORCH_AT_LEAST(15)
+
 // torch 2.11 does not ask whether the call is asynchronous. Use where ParamCommsUtils.hpp is included.
 #if CUSTOMCCL_TORCH_AT_LEAST(12)
 #define CUSTOMCCL_RECORD_PARAM_COMMS(...) RECORD_PARAM_COMMS_DATA_WITH_ASYNC_OP(__VA_ARGS__)
@@ -38,6 +41,11 @@ using PreMulSum = ::c10d::NCCLPreMulSumSupplement;
 #define CUSTOMCCL_OVERRIDE_SINCE_2_12 override
 #else
 #define CUSTOMCCL_OVERRIDE_SINCE_2_12
+#endif
+#if CUSTOMCCL_TORCH_AT_LEAST(14)
+#define CUSTOMCCL_OVERRIDE_SINCE_2_14 override
+#else
+#define CUSTOMCCL_OVERRIDE_SINCE_2_14
 #endif
 #if CUSTOMCCL_TORCH_AT_LEAST(15)
 #define CUSTOMCCL_OVERRIDE_SINCE_2_15 override

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -22,13 +23,14 @@ class CompletionHook : public std::enable_shared_from_this<CompletionHook> {
   void call(::c10d::OpType type, std::uint64_t sequence, Clock::time_point begin);
   // Calls the function when `task` is done.
   void follow(const std::shared_ptr<TensorTask>& task, ::c10d::OpType type);
-  // Until every followed task is done.
+  // Until every followed task is done and the function has been called for it.
   void wait_for_pending(Communicator& group);
 
  private:
   std::atomic<bool> active_{false};
   Function function_;
   std::mutex mutex_;
+  std::condition_variable called_;
   std::vector<std::shared_ptr<TensorTask>> pending_;
 };
 

@@ -9,12 +9,8 @@ CustomBackend::WorkPtr CustomBackend::launch(PreparedCall&& prepared, bool async
   if (!async) {
     // What the base class does for asynchronous Works: one profiler event, with the shapes of the inputs.
     at::RecordFunction record(at::RecordScope::USER_SCOPE);
-    if (C10_UNLIKELY(record.isActive() || logs_flights_)) {
-      run_observed(prepared, label, hold(), record);
-    } else {
-      run(prepared, label);
-    }
-    record.end();
+    if (C10_UNLIKELY(record.isActive() || watched())) return run_observed(prepared, label, hold(), record);
+    run(prepared);
     return finished_work(label.type);
   }
   return post_all({&prepared, 1}, true, label, hold());

@@ -3,7 +3,7 @@
 #include "c10d/comms_record.h"
 #include "c10d/launch.h"
 
-// Calls that somebody watches: torch's profiler, or its flight recorder. Off the fast path, so it may allocate.
+// Calls that somebody watches: torch's profiler, its flight recorder, hooks. Off the fast path, so it may allocate.
 
 namespace customccl::torch_shim {
 
@@ -57,41 +57,71 @@ std::uint64_t CustomBackend::log_flight(const Call& call, std::uint64_t sequence
   return FlightLog::get().begin(std::move(entry), group_->spec().global_ranks);
 }
 
-WorkState::Watcher CustomBackend::watch(const TensorTask& task, Label label, const Held& held) {
+Audience CustomBackend::watch(const TensorTask& task, Label label, const Held& held, TimeoutExtensions::Grant grant) {
   std::optional<std::uint64_t> flight;
   if (logs_flights_) flight = log_flight(task.call(), task.operation().sequence, label, held);
-  return [flight, hooks = abort_hooks_](bool ok, Nanos took) {
-    if (flight) FlightLog::get().end(*flight, ok, took);
-    if (!ok) hooks->run();
-  };
+  const std::uint64_t key = success_hooks_->any() ? SuccessHooks::next_key() : 0;
+  return {[flight, key, grant = std::move(grant), extensions = extensions_, aborts = abort_hooks_,
+           successes = success_hooks_](const Status* failure, Nanos took) {
+            extensions->end(grant);
+            if (flight) FlightLog::get().end(*flight, failure == nullptr, took);
+            if (failure == nullptr) return successes->run(key, took);
+            if (failure->code != Code::kInvalidArgument) aborts->run();
+          },
+          key};
+}
+
+void CustomBackend::extend(Call& call, const TimeoutExtensions::Grant& grant) const {
+  call.timeout = group_->limit_of(call) + grant.extra;
 }
 
 void CustomBackend::with_comms(Label label, const Held& held, bool async, const std::function<void()>& body) {
-  with_comms_record({group_->spec(), getGroupUid(), getGroupDesc(), static_cast<std::int64_t>(group_->sequence() + 1),
-                     is_p2p(label.type), async, label.type, held.inputs, held.outputs},
-                    body);
+  with_comms_record(
+      {group_->spec(), getGroupUid(), getGroupDesc(), static_cast<std::int64_t>(group_->sequence() + 1),
+       is_p2p(label.type), async, label.type, held.inputs, held.outputs, held.input_splits, held.output_splits},
+      body);
 }
 
-void CustomBackend::run_observed(PreparedCall& prepared, Label label, const Held& held, at::RecordFunction& record) {
-  const auto body = [&] {
-    if (record.isActive()) begin_record(record, label, held.inputs);
-    if (!logs_flights_) return run(prepared, label);
-    const Clock::time_point begin = Clock::now();
-    const std::uint64_t flight = log_flight(prepared.call(), group_->sequence() + 1, label, held);
-    const auto end = [&](bool ok) { FlightLog::get().end(flight, ok, Clock::now() - begin); };
-    try {
-      run(prepared, label);
-    } catch (...) {
-      end(false);
-      throw;
-    }
-    end(true);
+CustomBackend::WorkPtr CustomBackend::run_observed(PreparedCall& prepared, Label label, const Held& held,
+                                                   at::RecordFunction& record) {
+  if (!record.isActive()) return run_watched(prepared, label, held);
+  WorkPtr work;
+  with_comms(label, held, false, [&] {
+    begin_record(record, label, held.inputs);
+    work = run_watched(prepared, label, held);
+    record.end();
+  });
+  return work;
+}
+
+CustomBackend::WorkPtr CustomBackend::run_watched(PreparedCall& prepared, Label label, const Held& held) {
+  if (!watched()) return run(prepared), finished_work(label.type);
+  const TimeoutExtensions::Grant grant = extensions_->grant();
+  if (grant.extra.count() > 0) extend(prepared.call(), grant);
+  std::optional<std::uint64_t> flight;
+  if (logs_flights_) flight = log_flight(prepared.call(), group_->sequence() + 1, label, held);
+  const Clock::time_point begin = Clock::now();
+  const auto end = [&](bool ok) {
+    extensions_->end(grant);
+    if (flight) FlightLog::get().end(*flight, ok, Clock::now() - begin);
   };
-  if (record.isActive()) {
-    with_comms(label, held, false, body);
-  } else {
-    body();
+  try {
+    run(prepared);
+  } catch (...) {
+    end(false);
+    throw;
   }
+  end(true);
+  return report_success(label.type, begin);
+}
+
+CustomBackend::WorkPtr CustomBackend::report_success(::c10d::OpType type, Clock::time_point begin) {
+  if (hook_->active()) hook_->call(type, group_->sequence(), begin);
+  if (!success_hooks_->any()) return finished_work(type);
+  const std::uint64_t key = SuccessHooks::next_key();
+  const Nanos took = Clock::now() - begin;
+  success_hooks_->run(key, took);
+  return c10::make_intrusive<DoneWork>(type, key, took);
 }
 
 }  // namespace customccl::torch_shim

@@ -9,6 +9,9 @@ struct CustomOptions : ::c10d::Backend::Options {
   explicit CustomOptions(std::chrono::milliseconds limit = kBackendDefaultTimeout)
       : ::c10d::Backend::Options("customccl", limit) {}
   CustomOptions(const CustomOptions&) = default;
+  c10::intrusive_ptr<::c10d::Backend::Options> clone() const CUSTOMCCL_OVERRIDE_SINCE_2_14 {
+    return c10::make_intrusive<CustomOptions>(*this);
+  }
 };
 
 }  // namespace customccl::torch_shim

@@ -5,6 +5,8 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <thread>
 #include <vector>
 
 #include "c10d/compat.h"
@@ -33,6 +35,10 @@ class TensorTask final : public Task {
   std::vector<std::function<void()>> then_;
 };
 
+using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
+
+inline float milliseconds(Nanos time) { return static_cast<float>(time.count()) / 1e6F; }
+
 // The end of one or several tasks that make up one Work. Outlives the Work: the tasks complete it.
 class WorkState {
  public:
@@ -44,39 +50,61 @@ class WorkState {
   bool done() const;
   // The first failure, or nullptr. Valid once done.
   const Status* failure() const;
-  c10::intrusive_ptr<c10::ivalue::Future> future();
+  // The outputs, or the error.
+  FuturePtr future();
+  // How it ended, as a ::c10d::WorkResult; never an error.
+  FuturePtr result_future();
   // Once done: from the call to the end of the last task.
   Nanos took() const;
-  // Once done: until the profiler knows, and until the future, if anybody asked for it, has its value. Its callbacks may still run then.
-  void settle();
+  // Once done: until those who watch have been told, and the futures that anybody asked for have their values (their callbacks may
+  // still run then). Unless `patient`, false when another thread is still telling.
+  bool settle(bool patient);
 
-  // `end_profile` and `watcher` run when all tasks are done; `watcher` hears whether well, and how long they took. Both may be empty.
-  using Watcher = std::function<void(bool ok, Nanos took)>;
+  // `end_profile` and `watcher` run once when all tasks are done, on the thread that sees it first, with no lock held and before
+  // anybody else learns of it; `watcher` hears the failure, if any, and how long they took. Both may be empty.
+  using Watcher = std::function<void(const Status* failure, Nanos took)>;
   static void follow(const std::shared_ptr<WorkState>& state, std::function<void()> end_profile, Watcher watcher);
 
  private:
+  enum Telling : std::uint32_t { kUntold, kBeingTold, kTold };
+
   void one_done();
-  void end_profile();
+  bool tell(bool patient);
+  // Whether one_done() may have passed by: a future made now is completed by whoever makes it.
+  bool over() const { return done() && telling_.load(std::memory_order_acquire) == kTold; }
   void complete(c10::ivalue::Future& future) const;
+  void complete_result(c10::ivalue::Future& future) const;
 
   std::vector<std::shared_ptr<TensorTask>> tasks_;
   std::vector<at::Tensor> outputs_;
   Clock::time_point begin_ = Clock::now();
   std::atomic<std::size_t> left_;
-  std::mutex profile_mutex_;
+  std::atomic<std::uint32_t> telling_{kTold};  // kUntold where somebody watches
+  std::atomic<std::thread::id> teller_{};
   std::function<void()> end_profile_;
   Watcher watcher_;
   std::mutex mutex_;
-  bool ended_ = false;
-  c10::intrusive_ptr<c10::ivalue::Future> future_;  // made when asked for
+  FuturePtr future_;  // both made when asked for
+  FuturePtr result_;
+};
+
+// c10d's name for an operation, and the profiler's.
+struct Label {
+  ::c10d::OpType type;
+  const char* title;
+};
+
+// Those who listen to one Work, and the key they know it by (0: none).
+struct Audience {
+  WorkState::Watcher watcher;
+  std::uint64_t key = 0;
 };
 
 // What c10d hands to the user for an asynchronous operation.
 class TaskWork final : public ::c10d::Work {
  public:
-  TaskWork(std::shared_ptr<Communicator> group, std::vector<std::shared_ptr<TensorTask>> tasks, ::c10d::OpType type,
-           const char* title, const std::vector<at::Tensor>& inputs, std::vector<at::Tensor> outputs,
-           WorkState::Watcher watcher);
+  TaskWork(std::shared_ptr<Communicator> group, std::vector<std::shared_ptr<TensorTask>> tasks, Label label,
+           const std::vector<at::Tensor>& inputs, std::vector<at::Tensor> outputs, Audience audience);
 
   bool isCompleted() override;
   bool isSuccess() const override { return state_->done() && state_->failure() == nullptr; }
@@ -86,19 +114,24 @@ class TaskWork final : public ::c10d::Work {
   // 0 ms: as long as the operation's own limit. A limit given here leaves the operation running when it passes.
   bool wait(std::chrono::milliseconds timeout) override;
   void abort() override { group_->abort("Work.abort()"); }
-  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return state_->future(); }
-  float getDuration() const override { return static_cast<float>(state_->took().count()) / 1e6F; }
+  FuturePtr getFuture() override { return state_->future(); }
+  FuturePtr getFutureResult() override { return state_->result_future(); }
+  float getDuration() const override { return milliseconds(state_->took()); }
   std::uint64_t getSequencenumber() const override { return state_->tasks().front()->operation().sequence; }
+  std::chrono::milliseconds getTimeout() const CUSTOMCCL_OVERRIDE_SINCE_2_14;
+  std::uint64_t getCompletionKey() const CUSTOMCCL_OVERRIDE_SINCE_2_15 { return key_; }
 
  private:
   std::shared_ptr<Communicator> group_;
   std::shared_ptr<WorkState> state_;
+  std::uint64_t key_;
 };
 
-// Done from the start: what a synchronous call returns. It holds nothing, so one serves all calls.
+// Done from the start: what a synchronous call returns. Where nobody listens it holds nothing, and one serves all calls.
 class DoneWork final : public ::c10d::Work {
  public:
   explicit DoneWork(::c10d::OpType type = ::c10d::OpType::UNKNOWN) : Work(-1, type) {}
+  DoneWork(::c10d::OpType type, std::uint64_t key, Nanos took) : Work(-1, type), key_(key), took_(took) {}
   bool isCompleted() override { return true; }
   bool isSuccess() const override { return true; }
   bool wait(std::chrono::milliseconds) override {
@@ -106,7 +139,14 @@ class DoneWork final : public ::c10d::Work {
     return true;
   }
   std::vector<at::Tensor> result() override { return {}; }
-  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+  FuturePtr getFuture() override;
+  FuturePtr getFutureResult() override;
+  float getDuration() const override { return took_ ? milliseconds(*took_) : Work::getDuration(); }
+  std::uint64_t getCompletionKey() const CUSTOMCCL_OVERRIDE_SINCE_2_15 { return key_; }
+
+ private:
+  std::uint64_t key_ = 0;
+  std::optional<Nanos> took_;
 };
 
 }  // namespace customccl::torch_shim

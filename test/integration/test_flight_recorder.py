@@ -47,14 +47,46 @@ dist.distributed_c10d._get_default_store().set(f"dumped {rank}", "")
 dist.distributed_c10d._get_default_store().wait(["dumped 0", "dumped 1"])
 """
 
-pytestmark = pytest.mark.skipif(
+own_record = pytest.mark.skipif(
     torch_minor() not in ("2.11", "2.12", "2.13", "2.14"), reason="torch records every backend itself"
 )
 
 
+# Ranks that come late to an operation end it for the others: who sees its end first changes from one to the next.
+LOOP = """
+import json, sys
+import torch, torch.distributed as dist
+from torch._C import _distributed_c10d
+
+rank, folder = int(sys.argv[1]), sys.argv[2]
+dist.init_process_group("customccl", store=dist.FileStore(folder + "/store", 2), rank=rank, world_size=2)
+named = "backend" in (_distributed_c10d._dump_fr_trace_json.__doc__ or "")
+def under_way():
+    given = {"backend": "customccl"} if named else {}
+    return json.loads(_distributed_c10d._dump_fr_trace_json(onlyActive=True, **given)).get("entries", [])
+value = torch.ones(50_000)
+for turn in range(300):
+    work = dist.all_reduce(value, async_op=True)
+    if turn % 3 == 0:
+        work.get_future().wait()
+    elif turn % 3 == 1:
+        while not work.is_completed():
+            pass
+    work.wait()
+    assert not under_way(), (turn, under_way())
+    dist.all_reduce(value)
+    assert not under_way(), (turn, under_way())
+dist.destroy_process_group()
+"""
+
+
 def run(folder, mode: str, **variables: str) -> None:
+    run_program(PROGRAM, folder, mode, **variables)
+
+
+def run_program(program: str, folder, mode: str = "", **variables: str) -> None:
     script = folder / "program.py"
-    script.write_text(PROGRAM)
+    script.write_text(program)
     command = [sys.executable, str(script)]
     started = [
         subprocess.Popen(
@@ -77,6 +109,7 @@ def dumps(folder, rank: int):
     return whole, active, bare
 
 
+@own_record
 def test_dumps_hold_every_operation_and_torchs_analyser_reads_them(tmp_path):
     run(tmp_path, "hang", TORCH_FR_BUFFER_SIZE="100")
     whole, active, bare = dumps(tmp_path, 0)
@@ -111,12 +144,18 @@ def test_dumps_hold_every_operation_and_torchs_analyser_reads_them(tmp_path):
     assert analysed.returncode == 0, analysed.stdout + analysed.stderr
 
 
+def test_an_operation_is_over_in_the_record_when_its_wait_returns(tmp_path):
+    run_program(LOOP, tmp_path, TORCH_FR_BUFFER_SIZE="50")
+
+
+@own_record
 def test_nothing_is_recorded_unless_asked_for(tmp_path):
     run(tmp_path, "end", TORCH_FR_BUFFER_SIZE="")
     whole, _, _ = dumps(tmp_path, 1)
     assert whole["entries"] == []
 
 
+@own_record
 def test_the_oldest_entries_make_room(tmp_path):
     run(tmp_path, "end", TORCH_NCCL_TRACE_BUFFER_SIZE="3")
     whole, _, _ = dumps(tmp_path, 1)
@@ -133,6 +172,10 @@ def test_profiles_say_what_was_communicated(ranks):
             dist.all_reduce(value)
             work = dist.all_gather_into_tensor(torch.empty(14, dtype=torch.float64), value, async_op=True)
             work.wait()
+            rows = [3, 4] if rank == 0 else [4, 3]
+            dist.all_to_all_single(torch.empty_like(value), value, rows, rows)
+            dist.all_to_all(list(value.clone().split(rows)), list(value.split(rows)))
+            dist.all_to_all_single(torch.empty_like(value[:6]), value[:6])
         path = os.path.join(folder, f"trace{rank}.json")
         profiler.export_chrome_trace(path)
         with open(path) as file:
@@ -141,8 +184,13 @@ def test_profiles_say_what_was_communicated(ranks):
 
     with tempfile.TemporaryDirectory() as folder:
         for noted in ranks(2).run(body, folder):
-            assert [note["Collective name"] for note in noted] == ["allreduce", "_allgather_base"]
-            assert [note["In msg nelems"] for note in noted] == [7, 7]
-            assert [note["Out msg nelems"] for note in noted] == [7, 14]
+            assert [note["Collective name"] for note in noted] == [
+                *("allreduce", "_allgather_base", "all_to_allv", "all_to_all", "all_to_all")
+            ]
+            assert [note["In msg nelems"] for note in noted] == [7, 7, 7, 7, 6]
+            assert [note["Out msg nelems"] for note in noted] == [7, 14, 7, 7, 6]
+            splits = "[3, 4]" if noted[0]["Rank"] == 0 else "[4, 3]"
+            assert [note["In split size"] for note in noted] == ["[]", "[]", splits, splits, "[]"]
+            assert [note["Out split size"] for note in noted] == ["[]", "[]", splits, splits, "[]"]
             assert {(note["dtype"], note["Group size"]) for note in noted} == {("Double", 2)}
             assert noted[0]["Process Group Ranks"] in ("[0, 1]", "[]")

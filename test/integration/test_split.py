@@ -47,3 +47,27 @@ def test_split_group(ranks):
 
     pytest.importorskip("torch.accelerator")
     ranks(3, fresh=True, init=False).run(body)
+
+
+def test_splitting_a_group_for_two_kinds_of_devices_makes_groups_that_work(ranks):
+    """One object serves both kinds, and torch splits it once for each, with the same part of the store."""
+
+    def body(rank, size):
+        dist.init_process_group(
+            f"cpu:{BACKEND},cuda:{BACKEND}",
+            store=worker.seat.store(),
+            rank=rank,
+            world_size=size,
+            timeout=timedelta(seconds=20),
+        )
+        for members in ([0, 1, 2], [2, 0], [2, 0]):
+            child = dist.group.WORLD.split_group(members)
+            assert (child is None) == (rank not in members)
+            if child is None:
+                continue
+            value = torch.full((1000,), float(rank + 1))
+            child.allreduce([value]).wait()
+            assert value.tolist() == [float(sum(members) + len(members))] * 1000
+        group_works()
+
+    ranks(3, fresh=True, init=False).run(body)

@@ -1,0 +1,34 @@
+"""Lets torch's _set_pg_timeout reach groups of customccl, where torch 2.11 to 2.13 know gloo and nccl alone.
+
+`torch.distributed.breakpoint` and some trainers use it. Newer torch forwards the time to every backend.
+"""
+
+import functools
+from typing import Any
+
+import torch
+import torch.distributed.distributed_c10d as c10d
+
+from torch_customccl._autoload import NAME
+
+_MARK = "_customccl_takes_the_timeout"
+_CPU = torch.device("cpu")
+
+
+def install() -> None:
+    """Wrap torch's function, once, in the versions that need it."""
+    ignoring = getattr(c10d, "_set_pg_timeout", None)
+    if ignoring is None or hasattr(c10d, "set_timeout") or hasattr(ignoring, _MARK):
+        return
+
+    @functools.wraps(ignoring)
+    def _set_pg_timeout(timeout: Any, group: Any = None) -> None:
+        chosen: Any = c10d._get_default_group() if group is None else group
+        ours = not c10d._rank_not_in_group(chosen) and _CPU in chosen._device_types
+        if not ours or chosen._get_backend(_CPU).name() != NAME:
+            return ignoring(timeout, group)  # type: ignore[no-any-return]
+        chosen.set_timeout(timeout)
+        return None
+
+    setattr(_set_pg_timeout, _MARK, True)
+    c10d._set_pg_timeout = _set_pg_timeout
