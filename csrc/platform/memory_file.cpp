@@ -153,4 +153,14 @@ void release_pages(const Fd& fd, std::size_t offset, std::size_t bytes) {
   }
 }
 
+void map_pages(std::byte* data, std::size_t bytes, Access access) {
+#if defined(MADV_POPULATE_READ)
+  const std::size_t before = reinterpret_cast<std::uintptr_t>(data) % static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  // Refused by an older kernel: then pages are mapped when they are touched.
+  (void)::madvise(data - before, bytes + before, access == Access::kWrite ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
+#else
+  (void)data, (void)bytes, (void)access;
+#endif
+}
+
 }  // namespace customccl

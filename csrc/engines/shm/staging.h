@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -19,7 +20,7 @@ class Staging {
   static constexpr std::size_t kSlots = 4;
   static constexpr std::size_t kStep = 4096;
 
-  explicit Staging(Members& members) : members_(members), bases_(static_cast<std::size_t>(members.size()), nullptr) {}
+  explicit Staging(Members& members) : members_(members), regions_(static_cast<std::size_t>(members.size())) {}
 
   // Before publishing the turn that first uses staging: makes this rank's and shows it.
   Status ensure_own();
@@ -39,12 +40,24 @@ class Staging {
     const std::size_t step = (room + kStep - 1) / kStep * kStep;
     const std::size_t places = step == 0 ? 1 : slot_bytes() / step;
     const std::size_t offset = places < 2 ? 0 : turn / kSlots % places * step;
-    return bases_[static_cast<std::size_t>(member)] + (turn % kSlots) * slot_bytes() + offset;
+    const std::size_t index = turn % kSlots;
+    if (offset + room > regions_[static_cast<std::size_t>(member)].mapped[index])
+      map_more(member, index, offset + room);
+    return regions_[static_cast<std::size_t>(member)].base + index * slot_bytes() + offset;
   }
 
  private:
   Members& members_;
-  std::vector<std::byte*> bases_;
+  // Of each slot what is mapped already; it doubles, so that a group of few operations pays for few pages and no operation
+  // pays for a page fault on each of its pages.
+  struct Region {
+    std::byte* base = nullptr;
+    std::array<std::size_t, kSlots> mapped{};
+  };
+  static constexpr std::size_t kFirstMapped = 64 << 10;
+  void map_more(int member, std::size_t index, std::size_t needed);
+
+  std::vector<Region> regions_;
   Block own_;
   bool bare_ = false;  // own_ has no pages
   bool complete_ = false;
