@@ -25,6 +25,7 @@ class CollectiveLane final : public Lane {
  private:
   void accept(Task& task, Finished& finished) override;
   bool advance(Finished& finished) override;
+  bool shares_processor() const override { return engine_.shares_processor(); }
   Status find_failure(Finished& finished) override;
   void drop_all(const Status& why, Finished& finished) override;
   void end_group(const Status& why) override;

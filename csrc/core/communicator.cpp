@@ -124,8 +124,10 @@ int Communicator::looks() const {
 
 void Communicator::wait_for(Lane& lane, const Task& task) {
   Nanos told{0};
+  SpinBudget none;
   wait_until(
-      spin_, bell_, [&] { return task.done(); }, [&] { return lane.drive(); }, [&] { drive_slowly(lane, task, told); });
+      lane.crowded() ? none : spin_, bell_, [&] { return task.done(); }, [&] { return lane.drive(); },
+      [&] { drive_slowly(lane, task, told); });
 }
 
 void Communicator::post(const std::shared_ptr<Task>& task) {

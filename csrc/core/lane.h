@@ -61,12 +61,16 @@ class Lane {
     return task.done() || closed_ ? std::vector<int>() : awaited_by(task);
   }
 
+  // Whether, at the last post, another rank was seen on this thread's processor: a wait had better yield at once.
+  bool crowded() const { return crowded_.load(std::memory_order_relaxed); }
+
   bool busy() const { return pending_.load(std::memory_order_relaxed) != 0; }
 
  protected:
   // All of these hold the lock.
   virtual void accept(Task& task, Finished& finished) = 0;
   virtual bool advance(Finished& finished) = 0;
+  virtual bool shares_processor() const { return false; }
   virtual Status find_failure(Finished& finished) = 0;
   virtual void drop_all(const Status& why, Finished& finished) = 0;
   // After the lock is released, when finished.failure is set.
@@ -106,6 +110,7 @@ class Lane {
   bool failed_ = false;
   bool paused_ = false;
   std::atomic<int> pending_{0};
+  std::atomic<bool> crowded_{false};
 };
 
 }  // namespace customccl

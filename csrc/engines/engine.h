@@ -28,6 +28,9 @@ class Engine {
   // Drives `op` on. A status that is not ok ends the operation (and the group).
   virtual Status advance(Operation& op, Step& step) = 0;
 
+  // Whether another rank was last seen on the processor that this thread runs on: then looking again only keeps it from running.
+  virtual bool shares_processor() const { return false; }
+
   // Slow path of a wait: has anybody whom `op` waits for died, left or failed?
   virtual Status diagnose(const Operation& op) = 0;
   // Ranks of the group that `op` waits for, for messages.

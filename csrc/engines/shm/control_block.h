@@ -46,6 +46,8 @@ struct ControlBlock {
   // 0, or one more than the arena offset of this rank's staging. Set before the turn that first uses it.
   alignas(128) std::atomic<std::uint64_t> staging{0};
   alignas(128) std::atomic<std::uint32_t> state{0};
+  // Where this rank last began an operation: a hint for peers that wait. Written only when it changes.
+  std::atomic<std::int32_t> processor{-1};
   Notice notice;
   Line lines[2];
 

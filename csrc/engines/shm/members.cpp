@@ -116,6 +116,15 @@ Status Members::learn(int member, Bootstrap& bootstrap, const Deadline& deadline
   return {};
 }
 
+bool Members::shares_processor() const {
+  const int processor = ::sched_getcpu();
+  for (int member = 0; member < spec_.size; ++member) {
+    const ControlBlock& block = *blocks_[static_cast<std::size_t>(member)];
+    if (member != spec_.rank && block.processor.load(std::memory_order_relaxed) == processor) return true;
+  }
+  return false;
+}
+
 std::vector<int> Members::not_reached(std::uint64_t turn) const {
   std::vector<int> missing;
   for (int member = 0; member < spec_.size; ++member) {

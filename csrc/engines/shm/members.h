@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sched.h>
+
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -36,6 +38,14 @@ class Members {
   std::size_t slot_bytes() const { return slot_bytes_; }  // agreed by all
   std::size_t ring_bytes() const { return ring_bytes_; }  // agreed too
   bool processor_each() const { return processor_each_; }
+  // Shows which processor this thread is on, and tells whether a peer has last shown the same one.
+  void show_processor() {
+    const int processor = ::sched_getcpu();
+    if (processor == shown_processor_) return;
+    shown_processor_ = processor;
+    own().processor.store(processor, std::memory_order_relaxed);
+  }
+  bool shares_processor() const;
 
   ControlBlock& own() { return *blocks_[static_cast<std::size_t>(spec_.rank)]; }
   ControlBlock& of(int member) { return *blocks_[static_cast<std::size_t>(member)]; }
@@ -100,6 +110,7 @@ class Members {
   std::size_t slot_bytes_ = 0;
   std::size_t ring_bytes_ = 0;
   bool processor_each_ = false;
+  int shown_processor_ = -1;
   bool fence_ = false;
   CpuSet cpus_;  // of all members together
   std::vector<ControlBlock*> blocks_;

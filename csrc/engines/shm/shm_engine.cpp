@@ -25,6 +25,7 @@ Status ShmEngine::start(Operation& op) {
   line.record = record_of(*op.call, op.sequence);
   shown_.show(line);
   members_->publish(op.first_turn);
+  members_->show_processor();
   turn_ = op.first_turn;
   op.phase = 1;
   op.cursor = 0;

@@ -21,6 +21,7 @@ class ShmEngine final : public Engine {
 
   Status start(Operation& op) override;
   Status advance(Operation& op, Step& step) override;
+  bool shares_processor() const override { return members_->shares_processor(); }
   Status diagnose(const Operation& op) override { return members_->diagnose(awaited(op)); }
   std::vector<int> awaited(const Operation& op) const override;
   void fail(const Status& why) override { members_->fail(why); }
