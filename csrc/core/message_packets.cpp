@@ -130,7 +130,7 @@ bool MessageLane::flush_one(int to, Outgoing& outgoing, bool& done, Finished& fi
   const bool data = header.kind == PacketHeader::Kind::kData;
   if (data) {
     const std::size_t element = size_of(outgoing.task->call().dtype);
-    const std::uint64_t piece = port_->max_payload() / element * element;
+    const std::uint64_t piece = port_->stream_payload() / element * element;
     header.bytes =
         static_cast<std::uint32_t>(std::min<std::uint64_t>(bytes_of(outgoing.task->call()) - outgoing.sent, piece));
   }

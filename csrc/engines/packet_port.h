@@ -25,6 +25,8 @@ class PacketPort {
  public:
   virtual ~PacketPort() = default;
   virtual std::size_t max_payload() const = 0;
+  // The payload of a packet of many that follow each other: small enough that both ends copy at the same time.
+  virtual std::size_t stream_payload() const = 0;
 
   // Room for `bytes` of payload to rank `to`, or nullptr: its ring is full. Fill it, then send().
   virtual std::byte* reserve(int to, std::size_t bytes) = 0;
