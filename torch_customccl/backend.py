@@ -1,6 +1,7 @@
 """Makes backends: for the groups torch makes by name, and for groups outside its global world."""
 
 import contextlib
+import copy
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -20,6 +21,8 @@ def create(group: Any, options: Any) -> Any:
     Raises RuntimeError if this installation has no shim for the torch that is running.
     """
     ranks = group.global_ranks_in_group  # empty for the default group
+    if getattr(group, "enable_reconfigure", False):  # torch 2.14 and later
+        options = _deferred(options)
     return make_backend(
         group.store,
         group.group_rank,
@@ -108,6 +111,14 @@ def latest_keys(store: dist.Store, timeout: timedelta) -> dist.Store:
 
 def _count_key(rank: int) -> str:
     return f"groups_of_rank_{rank}"
+
+
+def _deferred(options: Any) -> Any:
+    """Options for a group that meets nobody until reconfigure()."""
+    kind = load().Options
+    own = copy.copy(options) if isinstance(options, kind) else kind()
+    own.enable_reconfigure = True
+    return own
 
 
 def _clean_up(keys: dist.Store, rank: int) -> None:

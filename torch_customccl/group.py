@@ -100,6 +100,7 @@ class Group(Messages):
         self._change: Change | None = None
         self._ranks = list(ranks or range(len(members)))
         self._open = True
+        self._reconfigured = False
         group_registry.register(self, name, self._ranks)
 
     @property
@@ -178,6 +179,10 @@ class Group(Messages):
         Raises RuntimeError on a rank that the group has gone on without.
         """
         names = group_change.check_members(members, self.group_desc)
+        if self._reconfigured:
+            raise RuntimeError(
+                f"customccl: after reconfigure() of group {self.group_desc!r} only reconfigure() changes it"
+            )
         if self._me in names:
             group_change.check_not_stale(self._own_store, self._epoch, self._me, self.group_desc)
         if self._change is not None:
@@ -211,6 +216,26 @@ class Group(Messages):
         group_registry.enter(self, self._ranks)
         group_change.publish(self._own_store, self._epoch)
         old.shutdown()
+
+    def reconfigure(self, opts: Any) -> Any:
+        """torch's own way to other members, from torch 2.14 on, which needs no store in common.
+
+        What torch.distributed._reconfigure(uuid, handles, group) calls, with get_reconfigure_handle() of every member.
+        Returns a finished Work; raises with nothing changed when a member does not come. Members are then named by
+        their ranks, and prepare() refuses.
+        """
+        if not hasattr(dist.ProcessGroup, "reconfigure"):
+            raise NotImplementedError(
+                f"customccl: torch {torch.__version__} has no reconfigure, 2.14 has; use prepare() and commit()"
+            )
+        work = super().reconfigure(opts)  # type: ignore[misc]
+        if self._change is not None:
+            self._change.drop()
+        self._change, self._reconfigured, self._epoch = None, True, self._epoch + 1
+        self._ranks = list(range(self.size()))
+        self._members, self._me = [str(rank) for rank in self._ranks], str(self.rank())
+        group_registry.enter(self, self._ranks)
+        return work
 
     def close(self) -> None:
         """Leaves the group; does not wait for the other ranks. Operations that are not done end with an error. A second

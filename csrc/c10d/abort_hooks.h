@@ -10,7 +10,7 @@
 namespace customccl::torch_shim {
 
 // Functions to run when a failure of the group is first noticed, before anybody sees the error: from 2.14 on, torch writes its flight
-// record there. They run once in a group's life, with no lock held. Thread-safe.
+// record there. They run once, with no lock held, until rearm(). Thread-safe.
 class AbortHooks {
  public:
   using Hook = std::function<void()>;
@@ -22,12 +22,14 @@ class AbortHooks {
   void remove(std::int64_t id) {
     const std::lock_guard lock(mutex_);
     hooks_.erase(id);
+    spent_.erase(id);
   }
   void run() {
     std::map<std::int64_t, Hook> hooks;
     {
       const std::lock_guard lock(mutex_);
       hooks.swap(hooks_);
+      for (const auto& [id, hook] : hooks) spent_[id] = hook;
     }
     for (const auto& [id, hook] : hooks) {
       try {
@@ -37,10 +39,17 @@ class AbortHooks {
       }
     }
   }
+  // The group works again: another failure is news.
+  void rearm() {
+    const std::lock_guard lock(mutex_);
+    hooks_.merge(spent_);
+    spent_.clear();
+  }
 
  private:
   std::mutex mutex_;
   std::map<std::int64_t, Hook> hooks_;
+  std::map<std::int64_t, Hook> spent_;  // have run
 };
 
 }  // namespace customccl::torch_shim

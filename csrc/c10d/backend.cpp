@@ -1,6 +1,7 @@
 #include "c10d/backend.h"
 
 #include "c10d/errors.h"
+#include "c10d/reconfiguration.h"
 
 namespace customccl::torch_shim {
 
@@ -8,6 +9,7 @@ CustomBackend::CustomBackend(std::shared_ptr<Communicator> group, StorePtr store
                              c10::intrusive_ptr<CustomOptions> options)
     : Backend(group->spec().rank, group->spec().size),
       group_(std::move(group)),
+      reconfiguration_(std::make_shared<Reconfiguration>()),
       store_(std::move(store)),
       options_(std::move(options)),
       logs_flights_(FlightLog::get().on()),

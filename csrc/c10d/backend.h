@@ -21,6 +21,8 @@
 
 namespace customccl::torch_shim {
 
+class Reconfiguration;
+
 // The face that torch sees: checks tensors, makes a Call, hands it to the Communicator, returns a Work.
 // Synchronous calls (options.asyncOp == false) run to the end on the calling thread.
 class CustomBackend final : public ::c10d::Backend {
@@ -33,6 +35,9 @@ class CustomBackend final : public ::c10d::Backend {
   // Meets the other ranks in `store`; done within options.timeout or throws. Options of another backend mean the defaults.
   static c10::intrusive_ptr<CustomBackend> create(const StorePtr& store, GroupSpec spec,
                                                   const c10::intrusive_ptr<::c10d::Backend::Options>& options);
+  // Meets nobody: refuses every operation until reconfigure().
+  static c10::intrusive_ptr<CustomBackend> create_unconnected(
+      const StorePtr& store, const GroupSpec& spec, const c10::intrusive_ptr<::c10d::Backend::Options>& options);
   CustomBackend(std::shared_ptr<Communicator> group, StorePtr store, c10::intrusive_ptr<CustomOptions> options);
   ~CustomBackend() override;
 
@@ -79,6 +84,14 @@ class CustomBackend final : public ::c10d::Backend {
   BackendPtr merge(const StorePtr& store, const OptionsPtr& options, const int& rank, const int& size) override;
   bool supportsShrinking() const override { return true; }
   BackendPtr shrink(const std::vector<std::int64_t>& ranks_to_exclude, int flags, const OptionsPtr& options) override;
+
+#ifdef C10D_BACKEND_HAS_RECONFIGURE
+  // Other members for this group (reconfigure.cpp). While it runs no other thread may begin an operation here; what has begun ends
+  // with an error. When it raises, nothing has changed.
+  bool supportsReconfigure() const override { return true; }
+  ::c10d::ReconfigureHandle get_reconfigure_handle() const override;
+  WorkPtr reconfigure(const ::c10d::ReconfigureOptions& options) override;
+#endif
 
   // Tensors in shared memory, and how much of it there is.
   bool supportsTensorAlloc(c10::DeviceIndex) override { return true; }
@@ -152,6 +165,9 @@ class CustomBackend final : public ::c10d::Backend {
   bool watched() const { return watched_.load(std::memory_order_relaxed); }
   void check_peer(Op op, int peer) const;
 
+  static c10::intrusive_ptr<CustomOptions> own_options(const GroupSpec& spec, const OptionsPtr& given);
+  void adopt(std::shared_ptr<Communicator> group);
+
   PreparedCall prepare_all_reduce(const at::Tensor& tensor, const ::c10d::AllreduceOptions& options) const;
   PreparedCall prepare_all_gather(const at::Tensor& output, const at::Tensor& input,
                                   const ::c10d::AllgatherOptions& options) const;
@@ -163,6 +179,9 @@ class CustomBackend final : public ::c10d::Backend {
   std::size_t size() const { return static_cast<std::size_t>(getSize()); }
 
   std::shared_ptr<Communicator> group_;
+  std::shared_ptr<Communicator>
+      former_;  // the one before reconfigure(): another thread may still be on its way out of it
+  const std::shared_ptr<Reconfiguration> reconfiguration_;
   StorePtr store_;  // for shrink()
   c10::intrusive_ptr<CustomOptions> options_;
   // Shared with Works, which may outlive this.

@@ -21,17 +21,21 @@ c10::intrusive_ptr<::c10d::Store> own_keys(const c10::intrusive_ptr<::c10d::Stor
 
 }  // namespace
 
-c10::intrusive_ptr<CustomBackend> CustomBackend::create(const StorePtr& store, GroupSpec spec,
-                                                        const OptionsPtr& options) {
-  const auto* ours = dynamic_cast<const CustomOptions*>(options.get());
+c10::intrusive_ptr<CustomOptions> CustomBackend::own_options(const GroupSpec& spec, const OptionsPtr& given) {
+  const auto* ours = dynamic_cast<const CustomOptions*>(given.get());
   auto own = ours != nullptr ? c10::make_intrusive<CustomOptions>(*ours) : c10::make_intrusive<CustomOptions>();
   own->timeout = std::chrono::duration_cast<std::chrono::milliseconds>(spec.timeout);
   own->group_name = spec.name;
   own->global_ranks_in_group.assign(spec.global_ranks.begin(), spec.global_ranks.end());
+  return own;
+}
+
+c10::intrusive_ptr<CustomBackend> CustomBackend::create(const StorePtr& store, GroupSpec spec,
+                                                        const OptionsPtr& options) {
   StoreBootstrap bootstrap(store);
   std::shared_ptr<Communicator> group;
   check(Communicator::create(spec, bootstrap, group));
-  return c10::make_intrusive<CustomBackend>(std::move(group), store, std::move(own));
+  return c10::make_intrusive<CustomBackend>(std::move(group), store, own_options(spec, options));
 }
 
 CustomBackend::BackendPtr CustomBackend::split(const StorePtr& store, const std::vector<int>& ranks,

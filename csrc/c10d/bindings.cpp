@@ -34,7 +34,9 @@ c10::intrusive_ptr<::c10d::Backend> create_backend(const c10::intrusive_ptr<::c1
   TORCH_CHECK_VALUE(global_ranks.size() == static_cast<std::size_t>(size), "customccl: ", global_ranks.size(),
                     " global ranks were given for a group of ", size);
   TORCH_CHECK_VALUE(timeout.count() > 0, "customccl: a timeout must be positive, not ", timeout.count(), " ms");
-  return CustomBackend::create(store, {name, rank, size, global_ranks, timeout}, options);
+  const GroupSpec spec{name, rank, size, global_ranks, timeout};
+  return options && options->deferred() ? CustomBackend::create_unconnected(store, spec, options)
+                                        : CustomBackend::create(store, spec, options);
 }
 
 // Python says it as an ImportError, of which torch_customccl/_loader.py makes a sentence with the command that builds both anew.

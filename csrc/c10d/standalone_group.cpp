@@ -16,9 +16,21 @@ void StandaloneGroup::install(const BackendPtr& backend) {
   backendTypeToBackend_.clear();
   setBackend(c10::DeviceType::CPU, BackendType::CUSTOM, backend);
   setDefaultBackend(BackendType::CUSTOM);
-  rank_now_.store(backend->getRank(), std::memory_order_relaxed);
-  size_now_.store(backend->getSize(), std::memory_order_relaxed);
+  ask(*backend);
 }
+
+void StandaloneGroup::ask(const ::c10d::Backend& backend) {
+  rank_now_.store(backend.getRank(), std::memory_order_relaxed);
+  size_now_.store(backend.getSize(), std::memory_order_relaxed);
+}
+
+#ifdef C10D_BACKEND_HAS_RECONFIGURE
+c10::intrusive_ptr<::c10d::Work> StandaloneGroup::reconfigure(const ::c10d::ReconfigureOptions& options) {
+  auto work = ProcessGroup::reconfigure(options);
+  ask(*getDefaultBackend());
+  return work;
+}
+#endif
 
 void bind_standalone_group(py::module_& module) {
   // dynamic_attr is inherited by Python's subclasses anyway; the class itself is not for users.

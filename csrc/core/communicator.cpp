@@ -96,6 +96,14 @@ Status Communicator::create(const GroupSpec& spec, Bootstrap& bootstrap, std::sh
   return status;
 }
 
+std::shared_ptr<Communicator> Communicator::unconnected(const GroupSpec& spec, const std::string& why) {
+  watch_for_fork();
+  std::shared_ptr<Communicator> group(new Communicator(spec, std::make_unique<SelfEngine>(), 1, true, lonely_bell()));
+  group->unconnected_ = why;
+  group->close(why);
+  return group;
+}
+
 Communicator::~Communicator() { close(); }
 
 Lane& Communicator::lane_of(const Call& call) const {
@@ -180,7 +188,7 @@ void Communicator::abort(const std::string& why) {
         global_rank(spec_.rank)});
 }
 
-void Communicator::close() { end({Code::kClosed, "the group was destroyed on this rank"}, true); }
+void Communicator::close(const std::string& why) { end({Code::kClosed, why}, true); }
 
 void Communicator::fail(const Status& why) { end(why, false); }
 
@@ -270,6 +278,7 @@ Status Communicator::refuse(const Task& task) const {
   if (why.ok()) {  // the group is suspended, or was a moment ago
     return {Code::kInvalidArgument, what + "the group is suspended. Call resume() on every rank of it first."};
   }
+  if (!unconnected_.empty()) return {why.code, what + why.message};
   return {why.code, what + "the group ended before: " + why.message + ". " + advice(why.code), why.culprit};
 }
 

@@ -26,6 +26,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
  public:
   // Collective over all ranks of the group; done within spec.timeout or failed.
   static Status create(const GroupSpec& spec, Bootstrap& bootstrap, std::shared_ptr<Communicator>& out);
+  // A group that has met nobody and refuses every call with `why`, a whole sentence.
+  static std::shared_ptr<Communicator> unconnected(const GroupSpec& spec, const std::string& why);
   ~Communicator();
 
   // Carries `call` out on this thread.
@@ -60,8 +62,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
   // Ends the group on all ranks. The first reason wins.
   void abort(const std::string& why);
-  // Says goodbye to the peers. Pending calls end with an error.
-  void close();
+  // Says goodbye to the peers. Pending calls end with an error that gives this reason.
+  void close(const std::string& why = "the group was destroyed on this rank");
 
   const GroupSpec& spec() const { return spec_; }
   std::uint64_t sequence() const { return collectives_->issued(); }
@@ -104,6 +106,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::atomic<bool> failed_{false};
   std::mutex suspension_mutex_;
   std::atomic<bool> suspended_{false};
+  std::string unconnected_;  // why, if it is
 };
 
 }  // namespace customccl

@@ -18,4 +18,7 @@ class Bootstrap {
   virtual Status get(const std::string& key, const Deadline& deadline, std::string& value) = 0;
 };
 
+// Under which rank `member` puts what the others must know of it.
+inline std::string key_of_rank(int member) { return "rank/" + std::to_string(member); }
+
 }  // namespace customccl

@@ -118,6 +118,19 @@ void HostArena::give_word(std::size_t offset) {
   free_words_.push_back(offset);
 }
 
+Status HostArena::take_board(Block& out) {
+  const std::lock_guard lock(mutex_);
+  if (free_boards_.empty()) return allocate_locked(RangeAllocator::kPage, out);
+  out = free_boards_.back();
+  free_boards_.pop_back();
+  return {};
+}
+
+void HostArena::give_board(const Block& page) {
+  const std::lock_guard lock(mutex_);
+  free_boards_.push_back(page);
+}
+
 std::size_t HostArena::bytes_in_use() const {
   const std::lock_guard lock(mutex_);
   return in_use_;

@@ -42,6 +42,9 @@ class HostArena {
   // The offset of a word that never serves anything but as such a word (presence.h).
   Status take_word(std::size_t& offset);
   void give_word(std::size_t offset);
+  // Likewise a page that never serves anything but as a notice board (notice_board.h). Not emptied in between.
+  Status take_board(Block& out);
+  void give_board(const Block& page);
 
   ArenaHeader& header() const { return *reinterpret_cast<ArenaHeader*>(base_); }
   std::byte* base() const { return base_; }
@@ -70,6 +73,7 @@ class HostArena {
   std::size_t in_use_ = 0;
   std::set<std::size_t> bare_;  // offsets of blocks without pages
   std::vector<std::size_t> free_words_;
+  std::vector<Block> free_boards_;
 };
 
 }  // namespace customccl

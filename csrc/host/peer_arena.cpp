@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <istream>
 #include <map>
 #include <mutex>
+#include <ostream>
 #include <utility>
 
 #include "host/host_arena.h"
@@ -91,6 +93,16 @@ Status ArenaAddress::own(ArenaAddress& out) {
   if (Status status = HostArena::get(arena); !status.ok()) return status;
   out = {arena->header().id, arena->secret(), arena->bytes(), ::getpid(), customccl::boot_id(), host_name()};
   return {};
+}
+
+std::ostream& operator<<(std::ostream& text, const ArenaAddress& address) {
+  return text << address.id[0] << ' ' << address.id[1] << ' ' << address.secret[0] << ' ' << address.secret[1] << ' '
+              << address.bytes << ' ' << address.pid << ' ' << address.boot_id << ' ' << address.host;
+}
+
+std::istream& operator>>(std::istream& text, ArenaAddress& out) {
+  return text >> out.id[0] >> out.id[1] >> out.secret[0] >> out.secret[1] >> out.bytes >> out.pid >> out.boot_id >>
+         out.host;
 }
 
 PeerArena::~PeerArena() {

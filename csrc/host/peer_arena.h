@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iosfwd>
 #include <memory>
 #include <string>
 
@@ -21,6 +22,8 @@ struct ArenaAddress {
 
   static Status own(ArenaAddress& out);
 };
+std::ostream& operator<<(std::ostream& text, const ArenaAddress& address);
+std::istream& operator>>(std::istream& text, ArenaAddress& out);
 
 // Another process's arena, mapped here (or this process's own). Shared by all groups with that process.
 class PeerArena {

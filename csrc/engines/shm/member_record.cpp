@@ -12,10 +12,8 @@ constexpr const char* kFormat = "customccl-1";  // first word of every record
 
 std::string MemberRecord::to_text() const {
   std::ostringstream text;
-  text << kFormat << ' ' << arena.id[0] << ' ' << arena.id[1] << ' ' << arena.secret[0] << ' ' << arena.secret[1] << ' '
-       << arena.bytes << ' ' << arena.pid << ' ' << arena.boot_id << ' ' << arena.host << ' ' << block_offset << ' '
-       << presence_offset << ' ' << presence << ' ' << slot_bytes << ' ' << ring_bytes << ' ' << size << ' '
-       << to_string(cpus);
+  text << kFormat << ' ' << arena << ' ' << block_offset << ' ' << presence_offset << ' ' << presence << ' '
+       << slot_bytes << ' ' << ring_bytes << ' ' << size << ' ' << to_string(cpus);
   return text.str();
 }
 
@@ -23,9 +21,8 @@ Status MemberRecord::from_text(const std::string& text, MemberRecord& out) {
   std::istringstream words(text);
   std::string format;
   std::string cpus;
-  words >> format >> out.arena.id[0] >> out.arena.id[1] >> out.arena.secret[0] >> out.arena.secret[1] >>
-      out.arena.bytes >> out.arena.pid >> out.arena.boot_id >> out.arena.host >> out.block_offset >>
-      out.presence_offset >> out.presence >> out.slot_bytes >> out.ring_bytes >> out.size >> cpus;
+  words >> format >> out.arena >> out.block_offset >> out.presence_offset >> out.presence >> out.slot_bytes >>
+      out.ring_bytes >> out.size >> cpus;
   if (!words || format != kFormat) {
     return {Code::kUnreachable,
             "it says \"" + text.substr(0, 400) +

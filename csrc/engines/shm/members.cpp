@@ -13,8 +13,6 @@ namespace customccl::shm {
 
 namespace {
 
-std::string key_of(int member) { return "rank/" + std::to_string(member); }
-
 // Groups share the budget: once half of it is in use, new groups get smaller slots. Never below 64 KiB, nor below a cache
 // line for every member.
 std::size_t proposed_slot_bytes(const HostArena& arena, int size) {
@@ -36,7 +34,8 @@ Status Members::meet(const GroupSpec& spec, Bootstrap& bootstrap, const Deadline
   std::unique_ptr<Members> members(new Members(spec));
   if (Status status = members->announce(bootstrap); !status.ok()) {
     // The others shall not wait for a record that never comes.
-    if (Status told = bootstrap.put(key_of(spec.rank), "no shared memory: " + status.message); !told.ok()) return told;
+    const std::string why = "no shared memory: " + status.message;
+    if (Status told = bootstrap.put(key_of_rank(spec.rank), why); !told.ok()) return told;
     return {Code::kUnreachable, std::move(status.message), members->global_rank(spec.rank)};
   }
   for (int member = 0; member < spec.size; ++member) {
@@ -77,14 +76,14 @@ Status Members::announce(Bootstrap& bootstrap) {
   record.ring_bytes = ring_bytes_;
   record.size = spec_.size;
   record.cpus = affinity();
-  return bootstrap.put(key_of(spec_.rank), record.to_text());
+  return bootstrap.put(key_of_rank(spec_.rank), record.to_text());
 }
 
 Status Members::learn(int member, Bootstrap& bootstrap, const Deadline& deadline) {
   const auto index = static_cast<std::size_t>(member);
   const std::string who = "global rank " + std::to_string(global_rank(member));
   std::string text;
-  if (Status status = bootstrap.get(key_of(member), deadline, text); !status.ok()) {
+  if (Status status = bootstrap.get(key_of_rank(member), deadline, text); !status.ok()) {
     status.culprit = global_rank(member);
     status.message = who + " did not join: " + status.message;
     return status;

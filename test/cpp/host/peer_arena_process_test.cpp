@@ -24,16 +24,15 @@ using namespace std::chrono_literals;
 Deadline soon() { return Deadline(30s); }
 
 std::string to_words(const ArenaAddress& address) {
-  return std::to_string(address.id[0]) + " " + std::to_string(address.id[1]) + " " + std::to_string(address.secret[0]) +
-         " " + std::to_string(address.secret[1]) + " " + std::to_string(address.bytes) + " " +
-         std::to_string(address.pid) + " " + address.boot_id + " " + address.host;
+  std::ostringstream text;
+  text << address;
+  return text.str();
 }
 
 ArenaAddress from_words(const std::string& text) {
   ArenaAddress address;
   std::istringstream words(text);
-  words >> address.id[0] >> address.id[1] >> address.secret[0] >> address.secret[1] >> address.bytes >> address.pid >>
-      address.boot_id >> address.host;
+  words >> address;
   return address;
 }
 
