@@ -10,7 +10,7 @@ from benchmarks.peers import Peer
 from benchmarks.shared_region import SharedRegion
 
 IDLE_SECONDS = 0.2
-WAIT_SECONDS = 0.5
+WAIT_SECONDS = 2.0
 GROUPS = 50
 WARM_GROUPS = 5
 
@@ -21,7 +21,7 @@ def idle_share() -> float:
 
 
 def waiting_share(peer: Peer, region: SharedRegion) -> float:
-    """Share of a core that rank 0 takes in a barrier to which the others come half a second later."""
+    """Share of a core that rank 0 takes in a barrier to which the others come two seconds later."""
     region.sync()
     if region.rank:
         time.sleep(WAIT_SECONDS)

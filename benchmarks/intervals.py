@@ -95,13 +95,21 @@ def a_a(samples: Samples) -> Interval:
     return bootstrap_median(halves[:, 0] / halves[:, 1])
 
 
-def quiet(samples: Samples, oversubscribed: bool = False) -> bool:
+def noise(samples: Samples) -> float:
+    """The factor, at least 1, by which a peer differs from itself."""
+    test = a_a(samples)
+    return max(test.high, 1 / test.low, 1.0)
+
+
+def quiet(samples: Samples, oversubscribed: bool = False, jitters: bool = False) -> bool:
     """Whether the A/A test lets numbers of this peer through.
 
-    It does if the median is within the tolerance of 1, or if 1 lies in an interval narrow enough to mean something.
+    It does if the median is within the tolerance of 1, or if 1 lies in the interval and that is narrow enough to mean
+    something. A peer that jitters by itself need not be narrow: that shows in the interval of its ratio.
     """
     tolerance = A_A_TOLERANCE_OVERSUBSCRIBED if oversubscribed else A_A_TOLERANCE
     test = a_a(samples)
     if abs(test.median - 1) <= tolerance:
         return True
-    return test.low <= 1 <= test.high and (test.high - test.low) / 2 <= max(WIDEST, tolerance)
+    narrow = jitters or (test.high - test.low) / 2 <= max(WIDEST, tolerance)
+    return test.low <= 1 <= test.high and narrow

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 from benchmarks import intervals
 from benchmarks.intervals import Interval, Summary
 from benchmarks.native import ROOT
+from benchmarks.peers import FLOOR, OURS, OURS_SHARED
 
 FORMAT = 2
 BUSY = 0.1  # cores
@@ -55,7 +57,13 @@ class Line:
         return intervals.summary(self.samples(peer)) if peer in self.peers else None
 
     def quiet(self, peer: str) -> bool:
-        return intervals.quiet(self.samples(peer), self.oversubscribed)
+        # At the C level a round is one run of each library, so few that their interval is their range.
+        jitters = self.level == "c" or peer not in (OURS, OURS_SHARED, FLOOR)
+        return intervals.quiet(self.samples(peer), self.oversubscribed, jitters)
+
+    def slack(self, *peers: str) -> float:
+        """The factor by which a ratio or time of these may be wrong: 1 if all pass the A/A gate."""
+        return math.prod(1.0 if self.quiet(peer) else intervals.noise(self.samples(peer)) for peer in peers)
 
     def quiet_ratio(self, theirs: str, ours: str) -> Interval | None:
         """The ratio if both pass the A/A gate."""

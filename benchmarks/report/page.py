@@ -19,7 +19,9 @@ METHOD = """\
 - A time is the maximum over ranks of each call; the tables show medians. Ratios are paired: median over rounds of (time
   of the peer / time of customccl), with its 95 % bootstrap interval in brackets. Above 1, customccl is faster.
 - A/A gate: each backend is compared with itself, first half of each round against the second. Where that is not 1
-  within 5 % (10 % where ranks outnumber cores), nor 1 in a narrow interval, the tables say "machine too noisy".
+  within 5 % (10 % where ranks outnumber cores), nor 1 in its interval, the tables say "machine too noisy". For
+  customccl and the floor that interval must be narrow as well; what jitters by itself shows it in the interval of its
+  ratio. A target is judged through the gate too, unless its answer is the same whatever the noise ("noisy").
 - Python level: the thread that calls has a processor of its own where there is one for every rank; threads of the
   backends go where they like. Without that, one backend's wake-ups put both ranks on one processor for milliseconds,
   and whoever comes next pays. Steps (end to end) run as the system places them.

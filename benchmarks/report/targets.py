@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from benchmarks import intervals
+from benchmarks.intervals import Interval
 from benchmarks.peers import FLOOR, OURS, OURS_SHARED
 from benchmarks.plan import OWN, STEP
 from benchmarks.report import words
@@ -46,13 +47,13 @@ def over_floor(allowed: float, **cell: object) -> Check:
 
     def check(results: Results) -> Verdict:
         line = results.line(level="python", ranks=2, dtype="float32", **cell)
-        if problem := _usable(line, OURS, FLOOR):
-            return problem
-        assert line is not None
+        if line is None or OURS not in line.peers or FLOOR not in line.peers:
+            return NOT_MEASURED
         more = intervals.paired_difference(line.samples(OURS), line.samples(FLOOR))
         floor, ours = (intervals.summary(line.samples(peer)).median for peer in (FLOOR, OURS))
         text = f"floor {words.time(floor)} + {words.time(more.median)} = {words.time(ours)}"
-        return Verdict(text, more.median <= allowed)
+        error = sum((line.slack(peer) - 1) * seconds for peer, seconds in ((FLOOR, floor), (OURS, ours)))
+        return _judged(text, more, error, lambda extra: extra <= allowed)
 
     return check
 
@@ -60,11 +61,15 @@ def over_floor(allowed: float, **cell: object) -> Check:
 def at_most(limit: float, **cell: object) -> Check:
     def check(results: Results) -> Verdict:
         line = results.line(dtype="float32", **cell)
-        if problem := _usable(line, OURS):
-            return problem
-        assert line is not None
-        median = intervals.summary(line.samples(OURS)).median
-        return Verdict(words.time(median), median <= limit)
+        if line is None or OURS not in line.peers:
+            return NOT_MEASURED
+        median = _median(line)
+        return _judged(
+            words.time(median),
+            Interval(median, median, median),
+            (line.slack(OURS) - 1) * median,
+            lambda time: time <= limit,
+        )
 
     return check
 
@@ -74,22 +79,35 @@ def faster(factor: float, peer: str, ours: str = OURS, **cell: object) -> Check:
 
     def check(results: Results) -> Verdict:
         line = results.line(**{"level": "python", "dtype": "float32", **cell})
-        if problem := _usable(line, ours, peer):
-            return problem
-        assert line is not None
+        if line is None or ours not in line.peers or peer not in line.peers:
+            return NOT_MEASURED
         ratio = intervals.paired_ratio(line.samples(peer), line.samples(ours))
-        return Verdict(words.ratio(ratio), ratio.median >= factor)
+        error = (line.slack(peer, ours) - 1) * ratio.median
+        return _judged(words.ratio(ratio), ratio, error, lambda times: times >= factor)
 
     return check
 
 
-def _every(lines: Iterator[Line], peers_of: Callable[[Line], list[str]], good: Callable[[Line, str], bool]) -> Verdict:
-    """All lines against all their peers: how many are good, and which are not."""
+def _judged(text: str, measured: Interval, error: float, reached: Callable[[float], bool]) -> Verdict:
+    """By the median where the A/A gate lets it pass (error 0); else only if that error cannot change the answer."""
+    if error == 0:
+        return Verdict(text, reached(measured.median))
+    answers = {reached(measured.low - error), reached(measured.high + error)}
+    return Verdict(f"{text} (noisy)", answers.pop()) if len(answers) == 1 else TOO_NOISY
+
+
+def _every(
+    lines: Iterator[Line], peers_of: Callable[[Line], list[str]], good: Callable[[Line, str], bool], surely: float
+) -> Verdict:
+    """All lines against all their peers: how many are good, and which are not. A noisy cell counts only if ours is
+    `surely` times faster whatever the noise."""
     bad, count, noisy = [], 0, 0
     for line in lines:
         for peer in peers_of(line):
-            if not (line.quiet(OURS) and line.quiet(peer)):
-                noisy += 1
+            if (slack := line.slack(OURS, peer)) > 1:
+                ratio = intervals.paired_ratio(line.samples(peer), line.samples(OURS))
+                sure = ratio.low / slack > surely
+                count, noisy = count + sure, noisy + (not sure)
                 continue
             count += 1
             if not good(line, peer):
@@ -105,7 +123,7 @@ def _every(lines: Iterator[Line], peers_of: Callable[[Line], list[str]], good: C
 def never_slower(peer: str, ranks: int, least: int) -> Check:
     def check(results: Results) -> Verdict:
         lines = (line for line in results.lines(style="direct", ranks=ranks) if line.size >= least)
-        return _every(lines, lambda line: [name for name in (peer,) if name in line.peers], _not_slower)
+        return _every(lines, lambda line: [name for name in (peer,) if name in line.peers], _not_slower, 1)
 
     return check
 
@@ -119,7 +137,7 @@ def best_in_c(ranks: int) -> Check:
 
     def check(results: Results) -> Verdict:
         lines = (line for line in results.lines(level="c", ranks=ranks) if OURS in line.peers)
-        return _every(lines, lambda line: [name for name in line.peers if name != OURS], _not_slower)
+        return _every(lines, lambda line: [name for name in line.peers if name != OURS], _not_slower, 1)
 
     return check
 
@@ -147,7 +165,7 @@ def gloo_or_ceiling(operation: str) -> Check:
 
         lines = results.lines(style="dist", ranks=2, operation=operation, dtype="float32")
         large = (line for line in lines if line.size >= 64 * KIB)
-        return _every(large, lambda line: [name for name in ("gloo",) if name in line.peers], good)
+        return _every(large, lambda line: [name for name in ("gloo",) if name in line.peers], good, 5)
 
     return check
 

@@ -6,6 +6,7 @@ import pytest
 
 from benchmarks import intervals
 from benchmarks.intervals import Interval
+from benchmarks.report import targets
 
 
 def samples(level: float, rounds: int = 30, noise: float = 0.0, drift: float = 1.0, seed: int = 1) -> list:
@@ -81,3 +82,27 @@ def test_turns_may_differ_in_length() -> None:
     uneven = [[[1.0, 2.0, 9.0], [2.0]], [[2.0, 2.0], [1.0, 2.0, 3.0, 4.0]]]
     assert intervals.summary(uneven).count == 10
     assert intervals.turns(uneven).tolist() == [[2.0, 2.0], [2.0, 2.5]]
+
+
+def test_what_jitters_by_itself_passes_the_gate_when_1_lies_in_its_interval_but_not_when_it_drifts() -> None:
+    jittering = samples(100.0, rounds=5, noise=5.0, seed=3)
+    assert intervals.quiet(jittering, jitters=True) and not intervals.quiet(jittering)
+    assert not intervals.quiet(samples(100.0, drift=1.3), jitters=True)
+    assert intervals.noise(samples(100.0, drift=1.3)) == pytest.approx(1.3, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "error", "met", "said"),
+    [
+        (4.0, 6.0, 0.0, True, "5x"),
+        (4.0, 6.0, 2.0, True, "5x (noisy)"),
+        (4.0, 6.0, 3.5, None, "machine too noisy"),
+        (0.1, 0.2, 0.3, False, "5x (noisy)"),
+    ],
+)
+def test_a_target_is_judged_in_noise_only_if_noise_cannot_change_the_answer(
+    low: float, high: float, error: float, met: bool | None, said: str
+) -> None:
+    measured = intervals.Interval((low + high) / 2, low, high)
+    verdict = targets._judged("5x", measured, error, lambda ratio: ratio >= 1)
+    assert (verdict.met, verdict.measured) == (met, said)
