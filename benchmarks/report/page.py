@@ -15,7 +15,8 @@ METHOD = """\
 - One process per rank; all backends live in the same processes and take turns. A round takes every backend twice, in a
   random order and then in its mirror image (ABBA for two), so what drifts hits both sides of a ratio alike.
 - Before each call the input is written anew by its rank, and the ranks meet at a barrier in shared memory that
-  belongs to no backend. The clock runs from there to the return of the call (for asynchronous ones, of the wait).
+  belongs to no backend. The clock runs from there to the return of the call (for asynchronous ones, of the wait). Then
+  they meet again.
 - A time is the maximum over ranks of each call; the tables show medians. Ratios are paired: median over rounds of (time
   of the peer / time of customccl), with its 95 % bootstrap interval in brackets. Above 1, customccl is faster.
 - A/A gate: each backend is compared with itself, first half of each round against the second. Where that is not 1
