@@ -152,9 +152,10 @@ bool WorkState::settle(bool patient) {
 }
 
 Nanos WorkState::took() const {
-  Clock::time_point end = begin_;
-  for (const auto& task : tasks_) end = std::max(end, task->done() ? task->ended() : begin_);
-  return end - begin_;
+  const Clock::time_point begin = tasks_.front()->begun();
+  Clock::time_point end = begin;
+  for (const auto& task : tasks_) end = std::max(end, task->done() ? task->ended() : begin);
+  return end - begin;
 }
 
 TaskWork::TaskWork(std::shared_ptr<Communicator> group, std::vector<std::shared_ptr<TensorTask>> tasks, Label label,

@@ -25,11 +25,14 @@ class TensorTask final : public Task {
 
   // Runs `then` when the task is done, at once if it is.
   void when_done(std::function<void()> then);
+  // When it was called.
+  Clock::time_point begun() const { return begun_; }
   void completed() override;
 
  private:
   PreparedCall prepared_;
   std::vector<at::Tensor> kept_;
+  Clock::time_point begun_ = Clock::now();
   std::mutex mutex_;
   bool fired_ = false;
   std::vector<std::function<void()>> then_;
@@ -77,7 +80,6 @@ class WorkState {
 
   std::vector<std::shared_ptr<TensorTask>> tasks_;
   std::vector<at::Tensor> outputs_;
-  Clock::time_point begin_ = Clock::now();
   std::atomic<std::size_t> left_;
   std::atomic<std::uint32_t> telling_{kTold};  // kUntold where somebody watches
   std::atomic<std::thread::id> teller_{};
