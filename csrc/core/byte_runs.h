@@ -34,9 +34,9 @@ void visit_runs(std::span<const View> views, std::size_t element, std::uint64_t 
 }
 
 inline void pack_runs(std::byte* dst, std::span<const View> views, std::size_t element, std::uint64_t first,
-                      std::size_t bytes) {
+                      std::size_t bytes, Store store = Store::kPlain) {
   visit_runs(views, element, first, bytes, [&](const View& view, std::size_t from, std::size_t count) {
-    pack(dst, view, from, count, element, Store::kPlain);
+    pack(dst, view, from, count, element, store);
     dst += count * element;
   });
 }

@@ -44,7 +44,7 @@ void Lane::post(Task& task, int looks, std::shared_ptr<Task> keep_alive) {
   } else {
     paused_ = task.pauses();  // here, so that no other thread's task gets in between
     accept(task, finished);
-    if (running() && !advance_until(task, finished)) {
+    if (running() && !task.done() && !advance_until(task, finished)) {
       crowded_.store(shares_processor(), std::memory_order_relaxed);
       if (crowded()) looks = 1;
       while (--looks > 0 && running() && !advance_until(task, finished)) relax();

@@ -42,7 +42,7 @@ class Mailbox {
   bool takes_more(int source) const;
   bool waits_for_anybody() const { return any_source_ > 0; }
 
-  const std::list<Task*>& recvs() const { return recvs_; }
+  const std::vector<Task*>& recvs() const { return recvs_; }
   const std::list<Message>& messages() const { return messages_; }
   void clear();
 
@@ -56,7 +56,7 @@ class Mailbox {
   Source& source_of(int rank) { return sources_[static_cast<std::size_t>(rank)]; }
   int& count_of(const Call& recv) { return recv.peer == kAnySource ? any_source_ : source_of(recv.peer).recvs; }
 
-  std::list<Task*> recvs_;       // in the order of posting
+  std::vector<Task*> recvs_;     // in the order of posting
   std::list<Message> messages_;  // in the order of arrival
   int any_source_ = 0;
   std::vector<Source> sources_;

@@ -43,9 +43,11 @@ void MessageLane::accept_send(Task& task, Finished& finished) {
   outgoing.header.kind = eager ? PacketHeader::Kind::kEager : PacketHeader::Kind::kRequest;
   outgoing.header.bytes = eager ? static_cast<std::uint32_t>(outgoing.header.total) : head_bytes(call);
   if (!eager) outgoing.header.detail = next_number_++;
-  Peer& to = peer(call.peer);
-  to.queue.push_back(outgoing);
-  flush(call.peer, finished);
+  const int to = call.peer;
+  bool done = false;
+  while (peer(to).queue.empty() && !done && flush_one(to, outgoing, done, finished)) {
+  }
+  if (!done) peer(to).queue.push_back(outgoing);
 }
 
 void MessageLane::accept_recv(Task& task, Finished& finished) {
@@ -104,19 +106,28 @@ void MessageLane::match(Task& recv, Message message, const std::byte* payload, F
     return;
   }
   const View& output = recv.call().outputs[0];
+  const PacketHeader& header = message.header;
   if (message.local != nullptr) {
     move_elements(recv.call(), scratch_, message.local->call().inputs[0], output, 0, output.count);
     complete(*message.local, finished);
     complete(recv, finished);
-  } else if (message.header.kind == PacketHeader::Kind::kEager) {
-    unpack(output, 0, output.count, payload, size_of(recv.call().dtype), Store::kPlain);
-    complete(recv, finished);
+  } else if (header.kind == PacketHeader::Kind::kEager) {
+    Incoming incoming{&recv, 0, header.total};
+    if (place(message.source, incoming, header.bytes, payload, finished)) {
+      complete(recv, finished);
+    } else {
+      peer(message.source).arriving = incoming;
+    }
   } else {
     answer(recv, message, finished);
   }
 }
 
 void MessageLane::deliver_parcel(Task& recv, Message message, const std::byte* payload, Finished& finished) {
+  if (message.header.kind == PacketHeader::Kind::kEager && message.header.bytes != message.header.total) {
+    mailbox_.post(recv);
+    return report_garbled(message.source, finished);
+  }
   auto parcel = std::make_shared<Message>(std::move(message));
   if (parcel->data == nullptr) {
     parcel->data = std::make_unique_for_overwrite<std::byte[]>(parcel->header.bytes);
@@ -151,6 +162,7 @@ void MessageLane::visit_tasks(Visit&& visit) const {
     }
     for (const auto& [number, task] : peer(other).asked) visit(task, other);
     for (const auto& [number, incoming] : peer(other).streaming) visit(incoming.task, other);
+    if (peer(other).arriving.task != nullptr) visit(peer(other).arriving.task, other);
   }
 }
 
@@ -171,7 +183,8 @@ Status MessageLane::find_failure(Finished& finished) {
   Status status = port_ == nullptr ? Status{} : port_->diagnose(awaited());
   if (!status.ok()) {
     // What a peer sent before it died or left still counts: take that first, then see whether anything is missing.
-    advance(finished);
+    while (advance(finished) && finished.failure.ok()) {
+    }
     if (!finished.failure.ok()) return finished.failure;
     return port_->diagnose(awaited());
   }

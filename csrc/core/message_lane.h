@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -19,7 +20,8 @@ class Communicator;
 // hinder each other, whatever order they are posted in.
 //
 //   up to the eager limit   the data travels at once; the send is done when it lies in the ring. If nobody expects it, the receiver
-//                           sets it aside, up to a limit (mailbox.h).
+//                           sets it aside, up to a limit (mailbox.h). More than a piece comes as a first packet and "more" of it,
+//                           so that both ends copy at the same time.
 //   above                   a request travels; the receiver answers "clear" when the recv is posted; then the data
 //                           follows in pieces, straight into the receiver's tensor.
 //
@@ -39,12 +41,16 @@ class MessageLane final : public Lane {
 
  private:
   static constexpr std::size_t kEagerLimit = 64 << 10;
+  // What one packet carries: small enough that the receiver soon has something to copy, large enough that packets cost little.
+  static constexpr std::size_t kEagerPiece = 8 << 10;
+  static constexpr std::size_t kDataPiece = 32 << 10;
 
-  // A packet that waits for room in a ring, or the rest of a large message.
+  // A packet that waits for room in a ring, or the rest of a message.
   struct Outgoing {
     PacketHeader header;
     Task* task = nullptr;    // none for "clear"
-    std::uint64_t sent = 0;  // bytes of kData
+    std::uint64_t sent = 0;  // bytes of the message
+    Store store = Store::kPlain;
   };
   struct Incoming {
     Task* task = nullptr;
@@ -55,6 +61,9 @@ class MessageLane final : public Lane {
     std::deque<Outgoing> queue;                             // to this rank, in order
     std::unordered_map<std::uint64_t, Task*> asked;         // our requests not yet answered, by number
     std::unordered_map<std::uint64_t, Incoming> streaming;  // its large messages on their way here, by our number
+    // Its eager message of which more comes: into the tensor of a recv, or gathered to be set aside when it is whole.
+    Incoming arriving;
+    std::optional<Message> gathered;
   };
 
   void accept(Task& task, Finished& finished) override;
@@ -74,16 +83,26 @@ class MessageLane final : public Lane {
   void accept_recv(Task& task, Finished& finished);
   void accept_self(Task& task, Finished& finished);
 
+  std::size_t piece_of(const Outgoing& outgoing) const;
   bool flush(int to, Finished& finished);
   bool flush_one(int to, Outgoing& outgoing, bool& complete, Finished& finished);
   bool drain(int from, Finished& finished);
   void arrive(int from, const PacketHeader& header, const std::byte* payload, Finished& finished);
+  void take_in(Message message, const std::byte* payload, Finished& finished);
+  void begin_gathering(Message message, const std::byte* payload);
+  void receive_more(int from, const PacketHeader& header, const std::byte* payload, Finished& finished);
   void receive_data(int from, const PacketHeader& header, const std::byte* payload, Finished& finished);
+  // Puts a piece where it belongs; true when it was the last one.
+  bool place(int from, Incoming& incoming, std::uint32_t bytes, const std::byte* payload, Finished& finished);
+  void report_garbled(int from, Finished& finished) const;
   void match(Task& recv, Message message, const std::byte* payload, Finished& finished);
   void deliver_parcel(Task& recv, Message message, const std::byte* payload, Finished& finished);
   void answer(Task& recv, const Message& message, Finished& finished);
   bool fits(const Task& recv, int source, const PacketHeader& header, Finished& finished) const;
-  void complete(Task& task, Finished& finished) { finish(task, {}, finished); }
+  void complete(Task& task, Finished& finished) {
+    ++completed_;
+    finish(task, {}, finished);
+  }
   bool wants_more_from(int source) const;
   std::vector<int> awaited() const;
   template <class Visit>
@@ -101,6 +120,7 @@ class MessageLane final : public Lane {
   int first_drained_ = 0;  // takes turns, so that no source is favoured
   std::uint64_t next_number_ = 1;
   std::uint64_t issued_ = 0;
+  std::uint64_t completed_ = 0;
   Scratch scratch_;
 };
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "core/byte_runs.h"
 #include "core/communicator.h"
@@ -41,14 +42,19 @@ bool MessageLane::advance(Finished& finished) {
 }
 
 bool MessageLane::wants_more_from(int source) const {
-  return mailbox_.takes_more(source) || !peer(source).streaming.empty() || !peer(source).asked.empty();
+  const Peer& from = peer(source);
+  return mailbox_.takes_more(source) || !from.streaming.empty() || !from.asked.empty() ||
+         from.arriving.task != nullptr || from.gathered.has_value();
 }
 
+// Until nothing is there, or a task is done: its thread wants to know, and another look at an empty ring costs more than all the rest.
 bool MessageLane::drain(int from, Finished& finished) {
   bool moved = false;
   PacketHeader header;
   const std::byte* payload = nullptr;
-  while (finished.failure.ok() && wants_more_from(from) && port_->front(from, header, payload)) {
+  const std::uint64_t completed = completed_;
+  while (completed == completed_ && finished.failure.ok() && wants_more_from(from) &&
+         port_->front(from, header, payload)) {
     arrive(from, header, payload, finished);
     port_->pop(from);
     moved = true;
@@ -60,20 +66,15 @@ void MessageLane::arrive(int from, const PacketHeader& header, const std::byte* 
   switch (header.kind) {
     case PacketHeader::Kind::kEager:
     case PacketHeader::Kind::kRequest: {
+      const bool eager = header.kind == PacketHeader::Kind::kEager;
+      const bool sound = header.bytes <= header.total && (!eager || header.total <= kEagerLimit);
+      if (!sound) return report_garbled(from, finished);
       Message message;
       message.source = from;
       message.header = header;
-      const bool eager = header.kind == PacketHeader::Kind::kEager;
-      if (header.bytes > header.total || (eager && header.total != header.bytes)) return;  // not a packet of ours
-      if (Task* recv = mailbox_.take_recv(from, header.tag); recv != nullptr) {
-        return match(*recv, std::move(message), payload, finished);
-      }
-      if (eager || header.bytes != 0) {
-        message.data = std::make_unique_for_overwrite<std::byte[]>(header.bytes);
-        std::memcpy(message.data.get(), payload, header.bytes);
-      }
-      return mailbox_.set_aside(std::move(message));
+      return take_in(std::move(message), payload, finished);
     }
+    case PacketHeader::Kind::kMore: return receive_more(from, header, payload, finished);
     case PacketHeader::Kind::kClear: {
       const auto asked = peer(from).asked.find(header.detail);
       if (asked == peer(from).asked.end()) return;
@@ -82,6 +83,7 @@ void MessageLane::arrive(int from, const PacketHeader& header, const std::byte* 
       data.header.kind = PacketHeader::Kind::kData;
       data.header.detail = header.total;
       data.header.dtype = data.task->call().dtype;
+      data.header.total = bytes_of(data.task->call());
       data.sent = head_bytes(data.task->call());
       peer(from).asked.erase(asked);
       peer(from).queue.push_back(data);
@@ -91,25 +93,73 @@ void MessageLane::arrive(int from, const PacketHeader& header, const std::byte* 
   }
 }
 
+// The first packet of a message, or an eager one that has been gathered.
+void MessageLane::take_in(Message message, const std::byte* payload, Finished& finished) {
+  if (Task* recv = mailbox_.take_recv(message.source, message.header.tag); recv != nullptr) {
+    return match(*recv, std::move(message), payload, finished);
+  }
+  const PacketHeader& header = message.header;
+  const bool eager = header.kind == PacketHeader::Kind::kEager;
+  if (eager && header.bytes != header.total) return begin_gathering(std::move(message), payload);
+  if (message.data == nullptr && (eager || header.bytes != 0)) {
+    message.data = std::make_unique_for_overwrite<std::byte[]>(header.bytes);
+    std::memcpy(message.data.get(), payload, header.bytes);
+  }
+  mailbox_.set_aside(std::move(message));
+}
+
+void MessageLane::begin_gathering(Message message, const std::byte* payload) {
+  message.data = std::make_unique_for_overwrite<std::byte[]>(message.header.total);
+  std::memcpy(message.data.get(), payload, message.header.bytes);
+  const int from = message.source;
+  peer(from).gathered = std::move(message);
+}
+
+void MessageLane::receive_more(int from, const PacketHeader& header, const std::byte* payload, Finished& finished) {
+  Peer& source = peer(from);
+  if (source.arriving.task != nullptr) {
+    if (!place(from, source.arriving, header.bytes, payload, finished)) return;
+    complete(*std::exchange(source.arriving, {}).task, finished);
+    return;
+  }
+  if (!source.gathered) return report_garbled(from, finished);
+  PacketHeader& there = source.gathered->header;
+  if (header.bytes > there.total - there.bytes) return report_garbled(from, finished);
+  std::memcpy(source.gathered->data.get() + there.bytes, payload, header.bytes);
+  there.bytes += header.bytes;
+  if (there.bytes != there.total) return;
+  Message whole = std::move(*source.gathered);
+  source.gathered.reset();
+  const std::byte* data = whole.data.get();
+  take_in(std::move(whole), data, finished);
+}
+
 void MessageLane::receive_data(int from, const PacketHeader& header, const std::byte* payload, Finished& finished) {
   Peer& source = peer(from);
   const auto found = source.streaming.find(header.detail);
   if (found == source.streaming.end()) return;
-  Incoming& incoming = found->second;
-  const Call& call = incoming.task->call();
-  const std::size_t element = size_of(call.dtype);
-  const std::uint64_t left = incoming.expected - incoming.received;
-  if (header.bytes > left || header.bytes % element != 0) {
-    finished.failure = {Code::kSystem, "a message of rank " + std::to_string(group_.global_rank(from)) + " is garbled",
-                        group_.global_rank(from)};
-    return;
-  }
-  unpack_runs(call.outputs, element, incoming.received, payload, header.bytes);
-  incoming.received += header.bytes;
-  if (header.bytes != left) return;
-  Task* task = incoming.task;
+  if (!place(from, found->second, header.bytes, payload, finished)) return;
+  Task* task = found->second.task;
   source.streaming.erase(found);
   complete(*task, finished);
+}
+
+bool MessageLane::place(int from, Incoming& incoming, std::uint32_t bytes, const std::byte* payload,
+                        Finished& finished) {
+  const Call& call = incoming.task->call();
+  const std::size_t element = size_of(call.dtype);
+  if (bytes > incoming.expected - incoming.received || bytes % element != 0) {
+    report_garbled(from, finished);
+    return false;
+  }
+  unpack_runs(call.outputs, element, incoming.received, payload, bytes);
+  incoming.received += bytes;
+  return incoming.received == incoming.expected;
+}
+
+void MessageLane::report_garbled(int from, Finished& finished) const {
+  const int rank = group_.global_rank(from);
+  finished.failure = {Code::kSystem, "a message of rank " + std::to_string(rank) + " is garbled", rank};
 }
 
 bool MessageLane::flush(int to, Finished& finished) {
@@ -124,28 +174,37 @@ bool MessageLane::flush(int to, Finished& finished) {
   return moved;
 }
 
+// How much of the message the next packet carries. A small parcel comes in one: its receiver has no tensor to put pieces into.
+std::size_t MessageLane::piece_of(const Outgoing& outgoing) const {
+  const std::uint64_t left = outgoing.header.total - outgoing.sent;
+  const bool data = outgoing.header.kind == PacketHeader::Kind::kData;
+  if (!data && outgoing.task->call().parcel) return left;
+  const std::size_t most = std::min(data ? kDataPiece : kEagerPiece, port_->stream_payload());
+  const std::size_t element = size_of(outgoing.header.dtype);
+  return std::min<std::uint64_t>(left, most / element * element);
+}
+
 // Sends one packet of `outgoing`; false when the ring is full. `done`: nothing of it is left.
 bool MessageLane::flush_one(int to, Outgoing& outgoing, bool& done, Finished& finished) {
   PacketHeader& header = outgoing.header;
-  const bool data = header.kind == PacketHeader::Kind::kData;
-  if (data) {
-    const std::size_t element = size_of(outgoing.task->call().dtype);
-    const std::uint64_t piece = port_->stream_payload() / element * element;
-    header.bytes =
-        static_cast<std::uint32_t>(std::min<std::uint64_t>(bytes_of(outgoing.task->call()) - outgoing.sent, piece));
-  }
+  const bool streams = header.kind != PacketHeader::Kind::kRequest && header.kind != PacketHeader::Kind::kClear;
+  if (streams) header.bytes = static_cast<std::uint32_t>(piece_of(outgoing));
   std::byte* room = port_->reserve(to, header.bytes);
   if (room == nullptr) return false;
   if (header.bytes != 0) {
-    const Call& call = outgoing.task->call();
-    const std::size_t element = size_of(call.dtype);
-    pack_runs(room, call.inputs, element, outgoing.sent, header.bytes);
+    const bool begins = header.kind == PacketHeader::Kind::kEager || outgoing.sent == head_bytes(outgoing.task->call());
+    if (streams && begins) outgoing.store = port_->begin_data(to, header.total - outgoing.sent);
+    pack_runs(room, outgoing.task->call().inputs, size_of(header.dtype), outgoing.sent, header.bytes, outgoing.store);
   }
   port_->send(to, header);
-  outgoing.sent += header.bytes;
   if (header.kind == PacketHeader::Kind::kRequest) peer(to).asked.emplace(header.detail, outgoing.task);
-  done = !data || outgoing.sent == bytes_of(outgoing.task->call());
-  if (done && (data || header.kind == PacketHeader::Kind::kEager)) complete(*outgoing.task, finished);
+  outgoing.sent += header.bytes;
+  done = !streams || outgoing.sent == header.total;
+  if (streams && done) {
+    port_->end_data(to);
+    complete(*outgoing.task, finished);
+  }
+  if (header.kind == PacketHeader::Kind::kEager) header.kind = PacketHeader::Kind::kMore;
   return true;
 }
 

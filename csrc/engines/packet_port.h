@@ -6,12 +6,13 @@
 
 #include "base/dtype.h"
 #include "base/status.h"
+#include "kernels/copy.h"
 
 namespace customccl {
 
 // A packet of the message protocol (core/message_lane.h). The payload lies behind it.
 struct PacketHeader {
-  enum class Kind : std::uint8_t { kEager, kRequest, kClear, kData };
+  enum class Kind : std::uint8_t { kEager, kMore, kRequest, kClear, kData };
   std::int64_t tag = 0;
   std::uint64_t total = 0;   // bytes of the whole message
   std::uint64_t detail = 0;  // kRequest, kClear: the sender's number of the message; kData: the receiver's
@@ -31,6 +32,10 @@ class PacketPort {
   // Room for `bytes` of payload to rank `to`, or nullptr: its ring is full. Fill it, then send().
   virtual std::byte* reserve(int to, std::size_t bytes) = 0;
   virtual void send(int to, const PacketHeader& header) = 0;
+  // Before the first and after the last packet of `bytes` of data to `to`: how they are best written, learnt from how long it
+  // takes until the receiver has them.
+  virtual Store begin_data(int to, std::size_t bytes) = 0;
+  virtual void end_data(int to) = 0;
   // Not ok: the ring to `to` cannot be made.
   virtual Status open(int to) = 0;
 

@@ -31,7 +31,7 @@ class Messages(Operations):
     def send_message(self, message: Any, dst: int, tag: int = 0, *, timeout: timedelta | None = None) -> None:
         """Sends `message` to rank `dst`. Returns when its memory may be changed again.
 
-        Up to 64 KiB in all it returns at once, unless 256 KiB wait unread: then, and for larger ones, when rank `dst`
+        Up to 64 KiB in all it returns at once, unless 2 MiB wait unread: then, and for larger ones, when rank `dst`
         takes it. Raises ValueError for tensors that are not on the CPU, what pickle raises for objects
         that cannot be pickled, torch.distributed.DistBackendError when the group fails (a `timeout` that passes, or
         the group's, ends it).

@@ -13,14 +13,26 @@ namespace customccl::shm {
 
 namespace {
 
-// Groups share the budget: once half of it is in use, new groups get smaller slots. Never below 64 KiB, nor below a cache
-// line for every member.
-std::size_t proposed_slot_bytes(const HostArena& arena, int size) {
-  std::size_t slot = settings().slot_bytes;
+// Groups share the budget: once half of it is in use, new groups get less. Never below 64 KiB.
+std::size_t within_budget(const HostArena& arena, std::size_t bytes) {
   const std::size_t used = arena.bytes_in_use();
-  for (std::size_t limit = settings().staging_budget / 2; used > limit && slot > (64 << 10); limit += limit / 2)
-    slot /= 2;
+  for (std::size_t limit = settings().staging_budget / 2; used > limit && bytes > (64 << 10); limit += limit / 2)
+    bytes /= 2;
+  return bytes;
+}
+
+// At least a cache line for every member.
+std::size_t proposed_slot_bytes(const HostArena& arena, int size) {
+  const std::size_t slot = within_budget(arena, settings().slot_bytes);
   return std::max(slot / kCacheLine, static_cast<std::size_t>(size)) * kCacheLine;
+}
+
+// A rank has a ring to every other rank that it talks to: in a large group they are smaller, not below 256 KiB.
+std::size_t proposed_ring_bytes(const HostArena& arena, int size) {
+  constexpr std::size_t kTogether = 16 << 20;
+  std::size_t ring = within_budget(arena, settings().mailbox_bytes);
+  while (ring > (256 << 10) && ring * static_cast<std::size_t>(size - 1) > kTogether) ring /= 2;
+  return std::max<std::size_t>(ring / kCacheLine * kCacheLine, 4096);
 }
 
 }  // namespace
@@ -65,7 +77,7 @@ Status Members::announce(Bootstrap& bootstrap) {
   pids_.resize(size);
   readers_.resize(size);
   slot_bytes_ = proposed_slot_bytes(*arena_, spec_.size);
-  ring_bytes_ = std::max<std::size_t>(settings().mailbox_bytes / 64 * 64, 4096);
+  ring_bytes_ = proposed_ring_bytes(*arena_, spec_.size);
 
   MemberRecord record;
   if (Status status = ArenaAddress::own(record.arena); !status.ok()) return status;

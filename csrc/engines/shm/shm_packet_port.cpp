@@ -2,18 +2,23 @@
 
 #include <new>
 
+#include "platform/memory_file.h"
+
 namespace customccl::shm {
 
 ShmPacketPort::ShmPacketPort(Members& members)
     : members_(members),
       capacity_(members.ring_bytes()),
       writers_(static_cast<std::size_t>(members.size())),
-      readers_(static_cast<std::size_t>(members.size())) {}
+      readers_(static_cast<std::size_t>(members.size())),
+      policies_(static_cast<std::size_t>(members.size())),
+      timings_(static_cast<std::size_t>(members.size())) {}
 
 Status ShmPacketPort::open(int to) {
   if (writer(to).opened()) return {};
   Block block;
   if (Status status = members_.allocate(PacketRing::bytes_for(capacity_), block); !status.ok()) return status;
+  map_pages(block.data, PacketRing::bytes_for(capacity_), Access::kWrite);
   writer(to) = RingWriter(new (block.data) PacketRing(), capacity_);
   members_.own().mailboxes(members_.size())[to].store(block.offset + 1, std::memory_order_release);
   return {};
@@ -24,17 +29,39 @@ void ShmPacketPort::send(int to, const PacketHeader& header) {
   members_.ring(to);
 }
 
+Store ShmPacketPort::begin_data(int to, std::size_t bytes) {
+  Timing& timing = timings_[static_cast<std::size_t>(to)];
+  bool measure = false;
+  const Store store = policies_[static_cast<std::size_t>(to)].choose(bytes, measure);
+  if (measure) timing = {Clock::now(), bytes, 0, store, true};
+  return store;
+}
+
+void ShmPacketPort::end_data(int to) {
+  Timing& timing = timings_[static_cast<std::size_t>(to)];
+  if (timing.chosen && timing.end == 0) timing.end = writer(to).position();
+}
+
+void ShmPacketPort::look_at_timing(int to) {
+  Timing& timing = timings_[static_cast<std::size_t>(to)];
+  if (timing.end == 0 || writer(to).consumed() < timing.end) return;
+  policies_[static_cast<std::size_t>(to)].observe(timing.store, timing.bytes, Clock::now() - timing.begin);
+  timing = Timing();
+}
+
 bool ShmPacketPort::find(int from) {
   const std::uint64_t offset =
       members_.of(from).mailboxes(members_.size())[members_.rank()].load(std::memory_order_acquire);
   if (offset == 0) return false;
   std::byte* ring = members_.address(from, offset - 1, PacketRing::bytes_for(capacity_));
   if (ring == nullptr) return false;
+  map_pages(ring, PacketRing::bytes_for(capacity_), Access::kRead);
   reader(from) = RingReader(reinterpret_cast<PacketRing*>(ring), capacity_);
   return true;
 }
 
 bool ShmPacketPort::front(int from, PacketHeader& header, const std::byte*& payload) {
+  look_at_timing(from);
   if (!reader(from).opened() && !find(from)) return false;
   return reader(from).front(header, payload);
 }

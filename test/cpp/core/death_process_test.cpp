@@ -83,6 +83,28 @@ TEST(DeathProcess, EndsWaitsForMessagesToo) {
   EXPECT_EQ(ranks.wait(2), 0);
 }
 
+TEST(DeathProcess, OfTheSenderInTheMiddleOfALargeMessageIsAnErrorAtItsReceiver) {
+  static constexpr std::size_t kCount = 64 << 20;  // 256 MiB
+  Dice dice(23);
+  for (int round = 0; round < rounds(3); ++round) {
+    const int polls = 1 + dice.below(50);  // each moves what the ring holds at most: far from all
+    Processes ranks(2, [&](const Rank& rank) {
+      const auto group = rank.join("g");
+      const Letter letter(rank.number() == kVictim ? Op::kSend : Op::kRecv, DType::kInt32, kCount, Shape::kPlain, 1,
+                          1 - rank.number(), 0);
+      if (rank.number() == kVictim) {
+        const auto task = std::make_shared<Task>(letter.call(), group->limit_of(letter.call()));
+        group->post(task);
+        for (int poll = 0; poll < polls; ++poll) group->poll(*task);
+        die_after(0);
+      }
+      expect_death_noticed(*group, group->run(letter.call()));
+    });
+    EXPECT_EQ(ranks.wait(kVictim), -SIGKILL);
+    EXPECT_EQ(ranks.wait(0), 0);
+  }
+}
+
 TEST(DeathProcess, ByExitWithoutCloseIsNoticed) {
   Processes ranks(2, [&](const Rank& rank) {
     const auto group = rank.join("g");

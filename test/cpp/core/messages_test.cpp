@@ -130,7 +130,9 @@ TEST(Messages, CompleteInWhateverOrderTheirEndsArePosted) {
         std::vector<std::unique_ptr<Letter>> letters;
         for (std::int64_t tag = 0; tag < 8; ++tag) {
           const int from = shared.below(size), to = shared.below(size);
-          const std::size_t count = shared.one_in(4) ? 20'000 : shared.below(std::uint64_t{40});
+          const std::size_t count = shared.one_in(4)   ? 20'000
+                                    : shared.one_in(4) ? 4097 + shared.below(std::uint64_t{9000})
+                                                       : shared.below(std::uint64_t{40});
           const auto add = [&](Op op, int peer) {
             letters.push_back(std::make_unique<Letter>(op, DType::kInt32, count, Shape::kPlain, seed, peer, tag));
           };
@@ -191,6 +193,51 @@ TEST(Messages, ThatWereAcceptedArriveAlthoughTheSenderLeftAtOnce) {
       EXPECT_TRUE(status.ok()) << status.message;
       group->close();
       EXPECT_EQ(letter.verify(), "");
+    });
+  }
+}
+
+// Whatever came of it, the receiver must not take it for the message: its sender was told that it failed and may reuse the tensor.
+TEST(Messages, WhoseSenderGaveUpFailAtTheReceiverToo) {
+  for (const std::size_t count : {kLarge, std::size_t{16 << 20}}) {
+    run_threads(2, [&](const Rank& rank) {
+      const auto group = rank.join("g");
+      Letter letter(rank.number() == 0 ? Op::kSend : Op::kRecv, DType::kInt32, count, Shape::kPlain, 1,
+                    1 - rank.number(), 3);
+      if (rank.number() == 0) {
+        letter.set_timeout(std::chrono::milliseconds(50));
+        const Status status = group->run(letter.call());
+        EXPECT_EQ(status.code, Code::kTimeout) << status.message;
+        rank.meet("gave up");
+        return;
+      }
+      rank.meet("gave up");
+      const Status status = group->run(letter.call());
+      EXPECT_EQ(status.code, Code::kTimeout) << status.message;
+      EXPECT_EQ(status.culprit, 1 + Rank::kGlobal) << status.message;
+    });
+  }
+}
+
+// Pieces of a message of which some came before the recv was posted, and the rest after it.
+TEST(Messages, MayBeExpectedWhileTheyArrive) {
+  for (int round = 0; round < rounds(40); ++round) {
+    run_threads(2, [&](const Rank& rank) {
+      const auto group = rank.join("g");
+      std::vector<std::unique_ptr<Letter>> letters;
+      std::vector<std::shared_ptr<Task>> tasks;
+      for (std::int64_t tag = 0; tag < 40; ++tag) {
+        const auto shape = static_cast<Shape>((tag + rank.number()) % kShapes);
+        letters.push_back(std::make_unique<Letter>(rank.number() == 0 ? Op::kSend : Op::kRecv, DType::kInt32, 16'000,
+                                                   shape, static_cast<std::uint64_t>(tag), 1 - rank.number(), tag));
+      }
+      if (rank.number() == 1) std::reverse(letters.begin(), letters.end());
+      for (const auto& letter : letters) tasks.push_back(post(*group, *letter));
+      for (const auto& task : tasks) group->wait(*task, Nanos{0});
+      for (std::size_t i = 0; i < tasks.size(); ++i) {
+        ASSERT_TRUE(tasks[i]->status().ok()) << tasks[i]->status().message;
+        ASSERT_EQ(letters[i]->verify(), "") << i;
+      }
     });
   }
 }
