@@ -175,6 +175,37 @@ py::object probe_message(CustomBackend& backend, int peer, std::int64_t tag) {
   return py::make_tuple(source, bytes);
 }
 
+// For tests: the bytes of a message, and what is made of such bytes, which a peer may have garbled.
+py::bytes parcel_of(const py::object& value) {
+  Parcel parcel;
+  encode(value, kHeadLimit, parcel);
+  std::string bytes;
+  for (const View& view : parcel.views) bytes.append(reinterpret_cast<const char*>(view.data), view.count);
+  return bytes;
+}
+
+py::object value_of_parcel(const std::string& bytes, bool in_parts, bool weights_only, const py::object& into) {
+  const auto message = std::make_shared<Message>();
+  message->header.bytes = static_cast<std::uint32_t>(bytes.size());
+  message->header.total = bytes.size();
+  message->data = std::make_unique_for_overwrite<std::byte[]>(bytes.size());
+  std::memcpy(message->data.get(), bytes.data(), bytes.size());
+  const Preface preface = preface_of(*message);
+  if (!in_parts) return decode_whole(preface, message->data.get(), bytes.size(), message, {weights_only, into});
+  const std::uint64_t head = aligned(sizeof(preface) + preface.header_bytes);
+  TORCH_CHECK_VALUE(head <= bytes.size(), "customccl: a message is garbled: its head is incomplete");
+  ParcelDecoder decoder({message->data.get() + sizeof(Preface), preface.header_bytes}, nullptr, bytes.size() - head,
+                        message, {weights_only, into});
+  py::object value = decoder.decode();
+  const std::byte* from = message->data.get() + head;
+  for (const View& room : decoder.room()) {
+    std::memcpy(room.data, from, room.count);
+    from += room.count;
+  }
+  decoder.finish();
+  return value;
+}
+
 }  // namespace
 
 void bind_message_exchange(py::module_& module) {
@@ -183,6 +214,9 @@ void bind_message_exchange(py::module_& module) {
              py::arg("timeout"));
   module.def("receive_message", &receive_message, py::arg("backend"), py::arg("peer"), py::arg("tag"),
              py::arg("timeout"), py::arg("weights_only"), py::arg("into"));
+  module.def("parcel_of", &parcel_of, py::arg("value"));
+  module.def("value_of_parcel", &value_of_parcel, py::arg("parcel"), py::arg("in_parts"), py::arg("weights_only"),
+             py::arg("into"));
   module.def("probe_message", &probe_message, py::arg("backend"), py::arg("peer"), py::arg("tag"));
 }
 

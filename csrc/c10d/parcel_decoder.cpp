@@ -74,6 +74,11 @@ py::object ParcelDecoder::bytes_apart(bool array) {
   return made;
 }
 
+// Things that are equal push each other out, and with them would go the room that was made in them.
+void ParcelDecoder::keep_all(bool all_differ) const {
+  check_parcel(all_differ || base_ != nullptr, "two keys, or items of a set, are equal");
+}
+
 py::object ParcelDecoder::items(Mark kind, const py::object& into) {
   const std::uint64_t length = reader_.count();
   const bool lists = py::isinstance<py::list>(into) || py::isinstance<py::tuple>(into);
@@ -85,7 +90,9 @@ py::object ParcelDecoder::items(Mark kind, const py::object& into) {
   }
   if (kind == Mark::kList) return list;
   if (kind == Mark::kTuple) return checked(PyList_AsTuple(list.ptr()));
-  return checked(kind == Mark::kSet ? PySet_New(list.ptr()) : PyFrozenSet_New(list.ptr()));
+  py::object set = checked(kind == Mark::kSet ? PySet_New(list.ptr()) : PyFrozenSet_New(list.ptr()));
+  keep_all(py::len(set) == length);
+  return set;
 }
 
 py::object ParcelDecoder::dict(const py::object& into) {
@@ -98,6 +105,7 @@ py::object ParcelDecoder::dict(const py::object& into) {
     const bool given = dicts && py::reinterpret_borrow<py::dict>(into).contains(key);
     made[key] = value(given ? py::object(into[key]) : none);
   }
+  keep_all(made.size() == length);
   return made;
 }
 

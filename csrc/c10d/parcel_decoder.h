@@ -39,6 +39,7 @@ class ParcelDecoder {
   pybind11::object bytes_apart(bool array);
   pybind11::object items(Mark kind, const pybind11::object& into);
   pybind11::object dict(const pybind11::object& into);
+  void keep_all(bool all_differ) const;
   pybind11::object pickle();
   // `target`: what it may be received into, or nullptr.
   at::Tensor tensor(const at::Tensor* target);

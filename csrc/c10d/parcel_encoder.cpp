@@ -4,6 +4,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include <cstring>
+#include <utility>
 
 #include "c10d/types.h"
 
@@ -55,6 +56,7 @@ class Encoder {
   void string(PyObject* object);
   void bytes(PyObject* object);
   void dict(PyObject* object);
+  void hashed(PyObject* object);
   void items(Mark kind, PyObject* object);
   void tensor(const at::Tensor& given);
   void pickle(PyObject* object);
@@ -62,6 +64,7 @@ class Encoder {
   Parcel& out_;
   std::vector<View> runs_;
   bool pickled_ = false;
+  bool hashed_ = false;  // whether the receiver needs the hash of what is encoded
 };
 
 void Encoder::integer(PyObject* object) {
@@ -94,7 +97,7 @@ void Encoder::bytes(PyObject* object) {
   const bool array = PyByteArray_CheckExact(object) != 0;
   const char* data = array ? PyByteArray_AS_STRING(object) : PyBytes_AS_STRING(object);
   const auto length = static_cast<std::size_t>(array ? PyByteArray_GET_SIZE(object) : PyBytes_GET_SIZE(object));
-  if (!array && length < kApart) {
+  if (!array && (length < kApart || hashed_)) {
     mark(Mark::kBytes);
     return text(data, length);
   }
@@ -108,12 +111,22 @@ void Encoder::bytes(PyObject* object) {
   run(data, length);
 }
 
+void Encoder::hashed(PyObject* object) {
+  const bool before = std::exchange(hashed_, true);
+  value(object);
+  hashed_ = before;
+}
+
 void Encoder::items(Mark kind, PyObject* object) {
   const auto list = py::reinterpret_steal<py::object>(PySequence_Fast(object, "customccl: expected items"));
   if (!list) throw py::error_already_set();
   mark(kind);
   number(static_cast<std::uint64_t>(PySequence_Fast_GET_SIZE(list.ptr())));
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(list.ptr()); ++i) value(PySequence_Fast_GET_ITEM(list.ptr(), i));
+  const bool set = kind == Mark::kSet || kind == Mark::kFrozenSet;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(list.ptr()); ++i) {
+    PyObject* item = PySequence_Fast_GET_ITEM(list.ptr(), i);
+    set ? hashed(item) : value(item);
+  }
 }
 
 void Encoder::dict(PyObject* object) {
@@ -122,7 +135,7 @@ void Encoder::dict(PyObject* object) {
   PyObject* key = nullptr;
   PyObject* item = nullptr;
   for (Py_ssize_t position = 0; PyDict_Next(object, &position, &key, &item) != 0;) {
-    value(key);
+    hashed(key);
     value(item);
   }
 }

@@ -27,7 +27,7 @@ enum class Mark : std::uint8_t {
   kComplex,     // 16 bytes
   kStr,         // count, UTF-8
   kBytes,       // count, bytes
-  kBytesApart,  // count; a run
+  kBytesApart,  // count; a run. Not in keys of dicts or in sets: they are hashed before runs arrive
   kByteArray,   // count; a run
   kList,        // count, values
   kTuple,

@@ -29,9 +29,9 @@ std::vector<std::int64_t> contiguous_strides(std::span<const std::int64_t> sizes
   return strides;
 }
 
-// A dense tensor reaches exactly as far as it has elements.
+// A dense tensor reaches exactly as far as it has elements. Without elements it is contiguous, and has no need to tell strides.
 void check_dense(const TensorRecord& tensor, std::uint64_t elements) {
-  if (elements == 0) return;
+  check_parcel(elements != 0, "strides of a tensor");
   std::uint64_t span = 1;
   for (std::size_t i = 0; i < tensor.sizes.size(); ++i) {
     const auto steps = static_cast<std::uint64_t>(tensor.sizes[i] - 1);

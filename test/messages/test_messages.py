@@ -87,6 +87,22 @@ def test_values_that_lie_in_memory_in_another_way_than_they_read(alone):
         assert torch.equal(got, sent) and not got.requires_grad
 
 
+def test_long_bytes_as_keys_of_a_large_message(ranks):
+    """They are hashed before the tensors arrive."""
+
+    def body(rank, size):
+        long = b"k" * 5000
+        value = {long: torch.ones(100_000), "set": {(1, long)}, "frozen": frozenset([long * 10]), "beside": long}
+        with group(rank, size, "keys") as made:
+            if rank == 0:
+                return made.send_message(value, 1)
+            got = made.recv_message(0)
+            assert got[long].sum() == 100_000 and (1, long) in got["set"] and long * 10 in got["frozen"]
+            return got["beside"] == long
+
+    assert ranks(2).run(body) == [None, True]
+
+
 @pytest.mark.long
 @pytest.mark.skipif(not LONG, reason="4 GiB of memory: make test-long")
 @pytest.mark.parametrize("into", [False, True], ids=["new tensors", "given tensors"])
