@@ -6,12 +6,17 @@ import pytest
 import torch
 import torch.distributed as dist
 from process import run_python
-from torch.distributed import _dist2
 
 import torch_customccl
 from torch_customccl import backend
 
+try:
+    from torch.distributed import _dist2
+except ImportError:
+    _dist2 = None
+
 LIMIT = timedelta(seconds=20)
+needs_dist2 = pytest.mark.skipif(_dist2 is None, reason=f"torch {torch.__version__} has no torch.distributed._dist2")
 
 
 @pytest.fixture
@@ -69,6 +74,7 @@ def test_a_group_can_be_made_again_on_the_same_store(world):
         dist.destroy_process_group()
 
 
+@needs_dist2
 @pytest.mark.parametrize("options", [{}, {"options": None}, {"group_name": "stateless"}])
 def test_dist2_groups_need_no_world(options):
     assert not dist.is_initialized()
