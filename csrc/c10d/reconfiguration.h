@@ -12,7 +12,7 @@
 namespace customccl::torch_shim {
 
 // What a group needs to be given other members: the notice board at which they find this rank, and the numbers that were used.
-// Thread-safe: one meeting at a time.
+// Thread-safe: one meeting at a time; handle() does not wait for it.
 class Reconfiguration {
  public:
   // Where the others find this rank; the same as long as the group lives.
@@ -24,8 +24,10 @@ class Reconfiguration {
  private:
   NoticeBoard& board();
 
-  std::mutex mutex_;
+  const std::uint64_t generation_ = fork_generation();
+  std::mutex board_mutex_;
   std::unique_ptr<NoticeBoard> board_;  // made when first asked for
+  std::mutex meeting_mutex_;
   std::set<std::int64_t> used_;
 };
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import time
+
+import psutil
 import pytest
 import torch
 import torch.distributed as dist
@@ -116,6 +120,42 @@ def test_memberships_shrink_grow_part_and_merge(ranks):
                     assert place_now() == (members.index(rank), count, count * (count + 1) / 2)
 
     ranks(3, fresh=True, init=False).run(body)
+
+
+@needs_it
+def test_many_memberships_leave_nothing_behind(ranks, figure):
+    def body(rank, size):
+        handles = exchange(start(rank, size), "handles", rank, size)
+        process, counts, began = psutil.Process(), [], 0.0
+        for uuid in range(60):
+            go(uuid, handles if uuid % 2 else handles[::-1])
+            assert total() == 3.0
+            if uuid == 9:
+                counts.append((process.num_fds(), process.num_threads()))
+                began = time.perf_counter()
+        took = (time.perf_counter() - began) / 50
+        counts.append((process.num_fds(), process.num_threads()))
+        return counts, took
+
+    for (early, late), took in ranks(2, fresh=True, init=False).run(body):
+        assert early == late
+        figure("ms of a reconfigure", 1e3 * took)
+
+
+@needs_it
+def test_a_forked_child_is_refused(ranks):
+    def body(rank, size):
+        start(rank, size)
+        own = dist._get_reconfigure_handle()
+        child = os.fork()
+        if child == 0:
+            refused = [error_of(dist._get_reconfigure_handle), error_of(go, 1, [own])]
+            os._exit(0 if all("was forked from the one" in raised.text for raised in refused) else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        go(1, [own])
+        return total()
+
+    assert ranks(1, fresh=True, init=False).run(body) == [1.0]
 
 
 @needs_it
