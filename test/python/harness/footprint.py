@@ -28,9 +28,7 @@ class Footprint:
     def now(cls) -> Footprint:
         return cls(
             frozenset(path.name for path in Path("/dev/shm").iterdir()),
-            frozenset(
-                line.split()[-1] for line in Path("/proc/net/unix").read_text().splitlines() if "customccl" in line
-            ),
+            _sockets(),
             frozenset(child.pid for child in _children()),
             len(os.listdir("/proc/self/fd")),
         )
@@ -46,13 +44,18 @@ class Footprint:
         found = []
         if names := {n for n in now.shared_memory - self.shared_memory if not _used_by_strangers(n)}:
             found.append(f"in /dev/shm {sorted(names)}")
-        if sockets := now.sockets - self.sockets - _sockets_of_strangers():
+        if sockets := (now.sockets - self.sockets - _sockets_of_strangers()) & _sockets():
             found.append(f"sockets {sorted(sockets)}")
         if children := now.children - self.children:
             found.append("processes " + ", ".join(_describe(pid) for pid in sorted(children)))
         if compare_descriptors and now.descriptors > self.descriptors:
             found.append(f"{now.descriptors - self.descriptors} file descriptors")
         return found
+
+
+def _sockets() -> frozenset[str]:
+    lines = Path("/proc/net/unix").read_text().splitlines()
+    return frozenset(line.split()[-1] for line in lines if "customccl" in line)
 
 
 def _children() -> list[psutil.Process]:
