@@ -33,7 +33,7 @@ class CustomBackend final : public ::c10d::Backend {
   using StorePtr = c10::intrusive_ptr<::c10d::Store>;
 
   // Meets the other ranks in `store`; done within options.timeout or throws. Options of another backend mean the defaults.
-  static c10::intrusive_ptr<CustomBackend> create(const StorePtr& store, GroupSpec spec,
+  static c10::intrusive_ptr<CustomBackend> create(const StorePtr& store, const GroupSpec& spec,
                                                   const c10::intrusive_ptr<::c10d::Backend::Options>& options);
   // Meets nobody: refuses every operation until reconfigure().
   static c10::intrusive_ptr<CustomBackend> create_unconnected(

@@ -30,7 +30,7 @@ c10::intrusive_ptr<CustomOptions> CustomBackend::own_options(const GroupSpec& sp
   return own;
 }
 
-c10::intrusive_ptr<CustomBackend> CustomBackend::create(const StorePtr& store, GroupSpec spec,
+c10::intrusive_ptr<CustomBackend> CustomBackend::create(const StorePtr& store, const GroupSpec& spec,
                                                         const OptionsPtr& options) {
   StoreBootstrap bootstrap(store);
   std::shared_ptr<Communicator> group;

@@ -67,7 +67,7 @@ Status NoticePage::write(const Notice& notice) {
 void NoticePage::give_up(int culprit) {
   const std::uint64_t count = count_.load(std::memory_order_relaxed);
   if (count == 0) return;
-  names_[(count - 1) % Seen::kNames].end.store(static_cast<std::uint64_t>(culprit + 2), std::memory_order_release);
+  names_[(count - 1) % Seen::kNames].end.store(static_cast<std::uint64_t>(culprit) + 2, std::memory_order_release);
 }
 
 bool NoticePage::read(Seen& out) const {
