@@ -54,7 +54,7 @@ CustomBackend::BackendPtr CustomBackend::split(const StorePtr& store, const std:
   }
   if (spec.rank < 0) return nullptr;
   const int own = spec.rank;
-  return create(own_keys(store, own), std::move(spec), options);
+  return create(own_keys(store, own), spec, options);
 }
 
 CustomBackend::BackendPtr CustomBackend::merge(const StorePtr& store, const OptionsPtr& options, const int& rank,
@@ -67,7 +67,7 @@ CustomBackend::BackendPtr CustomBackend::merge(const StorePtr& store, const Opti
   spec.name = options && !options->group_name.empty() ? options->group_name : group_->spec().name + "/merge";
   spec.timeout = options ? Nanos(options->timeout) : group_->spec().timeout;
   for (int member = 0; member < size; ++member) spec.global_ranks.push_back(member);
-  return create(own_keys(store, rank), std::move(spec), options);
+  return create(own_keys(store, rank), spec, options);
 }
 
 CustomBackend::BackendPtr CustomBackend::shrink(const std::vector<std::int64_t>& ranks_to_exclude, int /*flags*/,
