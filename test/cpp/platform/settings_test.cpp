@@ -30,7 +30,7 @@ TEST(Settings, HaveTheirDefaultsInAnEmptyEnvironment) {
   EXPECT_EQ(s.slot_bytes, std::size_t{1} << 20);
   EXPECT_EQ(s.one_shot_bytes, std::size_t{8} << 10);
   EXPECT_EQ(s.staging_budget, std::size_t{1} << 30);
-  EXPECT_EQ(s.mailbox_bytes, std::size_t{256} << 10);
+  EXPECT_EQ(s.mailbox_bytes, std::size_t{2} << 20);
   EXPECT_EQ(s.spin, microseconds(50));
   EXPECT_EQ(s.yield, microseconds(1000));
   EXPECT_TRUE(s.progress_thread);
