@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,26 +85,36 @@ def _strangers() -> list[Path]:
 
 
 def _used_by_strangers(name: str) -> bool:
-    for process in _strangers():
-        try:
-            if f"/dev/shm/{name}" in (process / "maps").read_text():
-                return True
-            if any(os.readlink(fd) == f"/dev/shm/{name}" for fd in (process / "fd").iterdir()):
-                return True
-        except OSError:
-            continue
-    return False
+    """By inode: what a process maps may bear another name there, as semaphores do, which are made and then renamed."""
+    try:
+        inode = (Path("/dev/shm") / name).stat().st_ino
+    except FileNotFoundError:
+        return True
+    return any(inode in _mapped_inodes(process) for process in _strangers())
+
+
+def _mapped_inodes(process: Path) -> set[int]:
+    try:
+        lines = (process / "maps").read_text().splitlines()
+    except OSError:
+        return set()
+    return {int(line.split()[4]) for line in lines if "/dev/shm/" in line} | _open_inodes(process, "/dev/shm/")
+
+
+def _open_inodes(process: Path, prefix: str) -> set[int]:
+    inodes = set()
+    with suppress(OSError):
+        for fd in (process / "fd").iterdir():
+            with suppress(OSError):  # it may be closed by now, as the one that lists this very folder is
+                if os.readlink(fd).startswith(prefix):
+                    inodes.add(fd.stat().st_ino)
+    return inodes
 
 
 def _sockets_of_strangers() -> frozenset[str]:
-    inodes = set()
-    for process in _strangers():
-        try:
-            inodes |= {os.readlink(fd) for fd in (process / "fd").iterdir()}
-        except OSError:
-            continue
+    inodes = {inode for process in _strangers() for inode in _open_inodes(process, "socket:")}
     lines = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
-    return frozenset(fields[-1] for fields in lines if f"socket:[{fields[6]}]" in inodes)
+    return frozenset(fields[-1] for fields in lines if int(fields[6]) in inodes)
 
 
 def _describe(pid: int) -> str:
