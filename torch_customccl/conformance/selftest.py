@@ -13,6 +13,7 @@ from rich.console import Console
 from .model import Tier
 from .mutants import PLANTED
 from .mutants.planted import Mutant
+from .mutants.wrong_places import LEAK_PREFIX
 from .plan import Selection
 from .report.result import Result
 from .runner import Limits
@@ -51,6 +52,8 @@ def judge_mutant(mutant: Mutant) -> Caught:
     """The verdicts of the cases that look for this mutant's bug."""
     started = time.monotonic()
     result = judge_backend(mutant.name, mutant.cases, deadline_s=mutant.deadline_s)
+    for planted in Path("/dev/shm").glob(f"{LEAK_PREFIX}*"):
+        planted.unlink(missing_ok=True)
     return Caught(mutant, tuple(sorted({case["verdict"] for case in result["cases"]})), time.monotonic() - started)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from datetime import timedelta
 from multiprocessing import resource_tracker, shared_memory
 from typing import Any
@@ -11,6 +12,8 @@ import torch.distributed as dist
 
 from .reference import ReferenceGroup
 from .work import ReferenceWork
+
+LEAK_PREFIX = "conformance_kit_leak_"
 
 
 class ChangesInput(ReferenceGroup):
@@ -48,6 +51,6 @@ class LeaksShm(ReferenceGroup):
 
     def __init__(self, store: dist.Store, rank: int, size: int, timeout: timedelta) -> None:
         super().__init__(store, rank, size, timeout)
-        segment = shared_memory.SharedMemory(create=True, size=4096)
+        segment = shared_memory.SharedMemory(f"{LEAK_PREFIX}{uuid.uuid4().hex}", create=True, size=4096)
         resource_tracker.unregister(segment._name, "shared_memory")  # type: ignore[attr-defined]
         segment.close()
