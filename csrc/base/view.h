@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 // How an engine sees a caller's tensor: a run of elements in logical (row-major) order, wherever they lie in memory.
@@ -30,5 +31,12 @@ struct View {
   std::byte* at(std::size_t index, std::size_t element_size) const { return data + (begin + index) * element_size; }
   View part(std::size_t first, std::size_t length) const { return {data, layout, begin + first, length}; }
 };
+
+// Elements of all views together.
+inline std::size_t count_of(std::span<const View> views) {
+  std::size_t count = 0;
+  for (const View& view : views) count += view.count;
+  return count;
+}
 
 }  // namespace customccl

@@ -9,11 +9,7 @@ namespace customccl {
 
 // Several views, one behind the other, as one run of bytes. Positions and lengths are multiples of the element size.
 
-inline std::uint64_t bytes_of(std::span<const View> views, std::size_t element) {
-  std::uint64_t bytes = 0;
-  for (const View& view : views) bytes += view.count * element;
-  return bytes;
-}
+inline std::uint64_t bytes_of(std::span<const View> views, std::size_t element) { return count_of(views) * element; }
 
 // Calls visit(view, first element, elements) for what lies in bytes [first, first + bytes) of the run.
 template <class Visit>

@@ -130,12 +130,12 @@ int Communicator::looks() const {
   return spin_.now().count() > 0 ? kLooks : 1;
 }
 
-void Communicator::wait_for(Lane& lane, const Task& task) {
+void Communicator::wait_for(Lane& lane, const Task& task, const Deadline* limit) {
   Nanos told{0};
   SpinBudget none;
   wait_until(
-      lane.crowded() ? none : spin_, bell_, [&] { return task.done(); }, [&] { return lane.drive(); },
-      [&] { drive_slowly(lane, task, told); });
+      lane.crowded() ? none : spin_, bell_, [&] { return task.done() || (limit != nullptr && limit->passed()); },
+      [&] { return lane.drive(); }, [&] { drive_slowly(lane, task, told); });
 }
 
 void Communicator::post(const std::shared_ptr<Task>& task) {
@@ -154,10 +154,7 @@ bool Communicator::wait(Task& task, Nanos limit) {
     return true;
   }
   const Deadline deadline(limit);
-  Nanos told{0};
-  wait_until(
-      spin_, bell_, [&] { return task.done() || deadline.passed(); }, [&] { return lane.drive(); },
-      [&] { drive_slowly(lane, task, told); });
+  wait_for(lane, task, &deadline);
   return task.done();
 }
 

@@ -89,7 +89,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::string describe_call(const Task& task) const;
   int looks() const;
   std::string list(const std::vector<int>& members) const;
-  void wait_for(Lane& lane, const Task& task);
+  // Until the task is done, or `limit` has passed.
+  void wait_for(Lane& lane, const Task& task, const Deadline* limit = nullptr);
   void end(const Status& why, bool leave);
   Status meet_for(SuspensionStep step);
 

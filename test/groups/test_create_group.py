@@ -197,7 +197,7 @@ def test_making_and_closing_groups_leaves_nothing(ranks):
         return before, after
 
     for before, after in ranks(2).run(body, limit=rounds(100, 1800)):
-        assert after[:2] == before[:2]
+        assert after[0] <= before[0] and after[1] <= before[1]  # an earlier test's threads may have ended meanwhile
         assert after[2] - before[2] < 8 << 20
         assert after[3] - before[3] <= 2  # records that are being removed just now
 

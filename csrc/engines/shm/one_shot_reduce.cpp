@@ -12,15 +12,9 @@ namespace customccl::shm {
 
 namespace {
 
-std::size_t total_count(const Call& call) {
-  std::size_t total = 0;
-  for (const View& view : call.inputs) total += view.count;
-  return total;
-}
-
 void plan(const Context&, Operation& op) {
   op.last_phase = 1;
-  op.staged_bytes = op.room = total_count(*op.call) * size_of(op.call->dtype);
+  op.staged_bytes = op.room = count_of(op.call->inputs) * size_of(op.call->dtype);
 }
 
 void stage_inputs(std::byte* target, const Operation& op) {
@@ -35,11 +29,8 @@ template <class StagedBy>
 void reduce_staged(const Context& context, const Operation& op, StagedBy&& staged_by) {
   const Call& call = *op.call;
   if (call.outputs.empty()) return;
-  std::size_t skipped = 0;
-  if (call.op == Op::kReduceScatter) {
-    for (int member = 0; member < context.rank(); ++member)
-      skipped += call.inputs[static_cast<std::size_t>(member)].count;
-  }
+  const std::size_t skipped =
+      call.op == Op::kReduceScatter ? count_of(call.inputs.first(static_cast<std::size_t>(context.rank()))) : 0;
   Reduction piece;
   for (int member = 0; member < context.size(); ++member) {
     piece.staged[static_cast<std::size_t>(member)] = staged_by(member) + skipped * size_of(call.dtype);

@@ -32,12 +32,6 @@ std::size_t place(const Operation& op, int owner, int destination) {
   return static_cast<std::size_t>(index) * op.chunk * size_of(op.call->dtype);
 }
 
-std::size_t elements_before(const Call& call, std::size_t block) {
-  std::size_t before = 0;
-  for (std::size_t i = 0; i < block; ++i) before += call.inputs[i].count;
-  return before;
-}
-
 void copy_in(const Context& context, const Operation& op, std::size_t index, std::byte* slot) {
   if (context.shown.input(context.rank()) != nullptr) return;
   for (int step = 1; step < context.size(); ++step) {
@@ -51,7 +45,7 @@ void copy_in(const Context& context, const Operation& op, std::size_t index, std
 void reduce_own(const Context& context, const Operation& op, std::size_t index, std::uint64_t turn) {
   const auto rank = static_cast<std::size_t>(context.rank());
   const Range range = chunk_of(op.call->inputs[rank].count, op.chunk, index);
-  const std::size_t first = elements_before(*op.call, rank) + range.first;
+  const std::size_t first = count_of(op.call->inputs.first(rank)) + range.first;
   Reduction piece;
   for (int member = 0; member < context.size(); ++member) {
     if (member == context.rank()) continue;

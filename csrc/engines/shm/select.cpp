@@ -7,14 +7,8 @@ namespace customccl::shm {
 
 namespace {
 
-std::size_t input_bytes(const Call& call) {
-  std::size_t count = 0;
-  for (const View& view : call.inputs) count += view.count;
-  return count * size_of(call.dtype);
-}
-
 const Algorithm& select_reduce(const Context& context, const Call& call) {
-  const std::size_t bytes = input_bytes(call);
+  const std::size_t bytes = count_of(call.inputs) * size_of(call.dtype);
   if (bytes <= kInlineBytes) return kInlineReduce;
   // Every rank reads everything in one shot, so the limit shrinks as the group grows.
   const std::size_t limit = settings().one_shot_bytes * 2 / static_cast<std::size_t>(context.size());

@@ -17,12 +17,6 @@ struct Offsets {
 };
 static_assert(sizeof(Offsets) <= kInlineBytes);
 
-std::size_t count_of(std::span<const View> views) {
-  std::size_t count = 0;
-  for (const View& view : views) count += view.count;
-  return count;
-}
-
 // Where the elements of all views lie one after the other, their address; else nullptr.
 const std::byte* start_of(std::span<const View> views, std::size_t element) {
   if (views.empty() || !views[0].contiguous()) return nullptr;

@@ -14,6 +14,9 @@ from .settings import PATIENCE
 
 SETTLE_S = 5.0 * PATIENCE  # how long the kernel and the store may take to notice the end of killed processes
 HELPERS = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")
+SEMAPHORES = (
+    "sem.mp-"  # multiprocessing's (tqdm makes one in each rank that compiles); its helper removes a killed rank's
+)
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class Footprint:
     @classmethod
     def now(cls) -> Footprint:
         return cls(
-            frozenset(path.name for path in Path("/dev/shm").iterdir()),
+            frozenset(path.name for path in Path("/dev/shm").iterdir() if not path.name.startswith(SEMAPHORES)),
             _sockets(),
             frozenset(child.pid for child in _children()),
             len(os.listdir("/proc/self/fd")),
@@ -79,13 +82,13 @@ def _is_helper(process: psutil.Process) -> bool:
 
 def _strangers() -> list[Path]:
     """/proc directories of processes that are no ranks of ours: other work on the same machine, and this process, whose
-    shared memory (tests with ranks as threads make it) and semaphores last as long as it does."""
+    shared memory (tests with ranks as threads make it) lasts as long as it does."""
     ranks = {child.pid for child in psutil.Process().children(recursive=True)}
     return [path for path in Path("/proc").iterdir() if path.name.isdigit() and int(path.name) not in ranks]
 
 
 def _used_by_strangers(name: str) -> bool:
-    """By inode: what a process maps may bear another name there, as semaphores do, which are made and then renamed."""
+    """By inode: what a process maps may have been renamed since."""
     try:
         inode = (Path("/dev/shm") / name).stat().st_ino
     except FileNotFoundError:
