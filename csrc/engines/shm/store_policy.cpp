@@ -23,9 +23,9 @@ Store StorePolicy::choose(std::size_t bytes, bool& measure) {
   if (bytes < kSmall) return Store::kPlain;
   Class& known = class_of(bytes);
   const std::uint32_t number = known.count++;
-  measure = number < kTrials || number % kMeasure == 0;
+  measure = number < kTrials || bytes >= kLarge || number % kMeasure == 0 || known.doubted;
   if (number < kTrials) return number % 2 == 0 ? Store::kPlain : Store::kStreaming;
-  const bool other = number % (kMeasure * kRetry) == 0;
+  const bool other = known.doubted || number % kRetry == 0;
   return (known.preferred() == Store::kStreaming) != other ? Store::kStreaming : Store::kPlain;
 }
 
@@ -33,9 +33,16 @@ void StorePolicy::observe(Store store, std::size_t bytes, Nanos took) {
   const double cost = static_cast<double>(took.count()) / static_cast<double>(bytes);
   Class& known = class_of(bytes);
   double& best = known.cost[static_cast<std::size_t>(store)];
+  if (known.doubted) {
+    best = cost;
+    known.doubted = false;
+    return;
+  }
   known.slow = store == known.preferred() && best != 0 && cost > 2 * best ? known.slow + 1 : 0;
   if (known.slow >= 3) {
-    known = Class();
+    best = cost;
+    known.slow = 0;
+    known.doubted = true;
     return;
   }
   // A disturbed operation can only look slow: follow a better figure at once, a worse one slowly.

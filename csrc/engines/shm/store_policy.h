@@ -13,8 +13,8 @@ namespace customccl::shm {
 // caches (each line must be taken back) and non-temporal ones are not; within one cache it is often the other way round. Which
 // case this is cannot be read off any table in a virtual machine, and changes when the hypervisor moves a core. So it is measured
 // on the operations themselves, per size class: the first ones try both, the faster stays, now and then the other is tried
-// again, and when an operation takes twice what was known, everything is forgotten. The choice concerns only the writer, so
-// ranks need not agree; as they count alike, they try alike. (Figures: docs/performance.md.)
+// again, and at once when three in a row took twice what was known. The choice concerns only the writer, so ranks need not
+// agree; as they count alike, they try alike. (Figures: docs/performance.md.)
 class StorePolicy {
  public:
   StorePolicy();
@@ -24,15 +24,17 @@ class StorePolicy {
   void observe(Store store, std::size_t bytes, Nanos took);
 
  private:
-  static constexpr std::size_t kSmall = 2 << 10;  // below, plain: the reader takes it from our cache
-  static constexpr std::uint32_t kTrials = 8;     // alternating
-  static constexpr std::uint32_t kMeasure = 16;   // then every 16th is measured,
-  static constexpr std::uint32_t kRetry = 8;      // and every 8th of those tries the other way
-  static constexpr std::size_t kClasses = 16;     // by powers of two from kSmall
+  static constexpr std::size_t kSmall = 2 << 10;    // below, plain: the reader takes it from our cache
+  static constexpr std::size_t kLarge = 256 << 10;  // from here on reading the clock costs nothing beside the operation
+  static constexpr std::uint32_t kTrials = 8;       // alternating
+  static constexpr std::uint32_t kMeasure = 16;     // then every 16th is measured, of the large ones all,
+  static constexpr std::uint32_t kRetry = 128;      // and every 128th tries the other way
+  static constexpr std::size_t kClasses = 16;       // by powers of two from kSmall
 
   struct Class {
     std::uint32_t count = 0;
     std::uint32_t slow = 0;            // measurements in a row that took twice what was known
+    bool doubted = false;              // they were three: the next operation tries the other way
     std::array<double, 2> cost{0, 0};  // ns per byte, by Store; 0 = not known
     Store preferred() const { return cost[1] < cost[0] ? Store::kStreaming : Store::kPlain; }
   };

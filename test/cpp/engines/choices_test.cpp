@@ -122,6 +122,16 @@ TEST(StorePolicy, FollowsWhenTheOtherBecomesFaster) {
   EXPECT_GT(operations(policy, 100, Store::kStreaming), 90);
 }
 
+TEST(StorePolicy, FollowsWithinAFewOperationsThatAreLarge) {
+  for (const Store faster : {Store::kPlain, Store::kStreaming}) {
+    StorePolicy policy;
+    operations(policy, 1000, faster);
+    const Store other = faster == Store::kPlain ? Store::kStreaming : Store::kPlain;
+    EXPECT_GE(operations(policy, 10, other), 6);
+    EXPECT_GE(operations(policy, 100, other), 98);
+  }
+}
+
 TEST(StorePolicy, LearnsEachSizeClassByItself) {
   StorePolicy policy;
   for (int i = 0; i < 200; ++i) {
