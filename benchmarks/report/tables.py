@@ -100,13 +100,19 @@ def against(line: Line, peer: str) -> str:
 
 
 def share_of_ceiling(results: Results, line: Line, seconds: float) -> float | None:
-    """What an ideal rank would need, which copies the least it must at the speed of concurrent memcpys, over our time.
+    """What an ideal rank would need over our time."""
+    ideal = copying_alone(results, line)
+    return None if ideal is None else ideal / seconds
+
+
+def copying_alone(results: Results, line: Line) -> float | None:
+    """Seconds of an ideal rank, which copies the least it must at the speed of concurrent memcpys.
 
     The faster kind of copy, at the measured size next below the bytes of a rank. None below 64 KiB: no limit there.
     """
     moved = line.size * operations.OPERATIONS[line.operation].least_copy(line.ranks)
     rate = copy_rate(results, line.ranks, int(moved))
-    return None if rate is None or line.size < 1 << 16 else moved / rate / 1e9 / seconds
+    return None if rate is None or line.size < 1 << 16 else moved / rate / 1e9
 
 
 def copy_rate(results: Results, ranks: int, count: int) -> float | None:

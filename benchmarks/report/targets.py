@@ -7,8 +7,7 @@ from benchmarks import intervals
 from benchmarks.intervals import Interval
 from benchmarks.peers import FLOOR, OURS, OURS_SHARED
 from benchmarks.plan import OWN, STEP
-from benchmarks.report import words
-from benchmarks.report.tables import copy_rate, share_of_ceiling
+from benchmarks.report import tables, words
 from benchmarks.results import Line, Results
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -83,9 +82,22 @@ def faster(factor: float, peer: str, ours: str = OURS, **cell: object) -> Check:
             return NOT_MEASURED
         ratio = intervals.paired_ratio(line.samples(peer), line.samples(ours))
         error = (line.slack(peer, ours) - 1) * ratio.median
-        return _judged(words.ratio(ratio), ratio, error, lambda times: times >= factor)
+        verdict = _judged(words.ratio(ratio), ratio, error, lambda times: times >= factor)
+        return verdict if verdict.met is not False else _explained(verdict, results, line, _median(line, peer) / factor)
 
     return check
+
+
+def _explained(missed: Verdict, results: Results, line: Line, wanted: float) -> Verdict:
+    """Where the floor and the copying that no backend is spared take longer than `wanted`, the verdict says so."""
+    copying = tables.copying_alone(results, line)
+    if copying is None:
+        return missed
+    floor = _median(line, FLOOR) if FLOOR in line.peers and line.level == "python" else 0.0
+    if floor + copying <= wanted:
+        return missed
+    least = f"floor and memcpy alone {words.time(floor + copying)}" if floor else f"memcpy alone {words.time(copying)}"
+    return Verdict(f"{missed.measured}; that is {words.time(wanted)}, {least}", False)
 
 
 def _judged(text: str, measured: Interval, error: float, reached: Callable[[float], bool]) -> Verdict:
@@ -160,7 +172,7 @@ def gloo_or_ceiling(operation: str) -> Check:
 
     def check(results: Results) -> Verdict:
         def good(line: Line, peer: str) -> bool:
-            share = share_of_ceiling(results, line, _median(line)) or 0.0
+            share = tables.share_of_ceiling(results, line, _median(line)) or 0.0
             return share >= 0.7 or intervals.paired_ratio(line.samples(peer), line.samples(OURS)).median >= 5
 
         lines = results.lines(style="dist", ranks=2, operation=operation, dtype="float32")
@@ -223,7 +235,7 @@ def over_c(allowed: float, size: int) -> Check:
 
 def as_fast_as_copies(results: Results) -> Verdict:
     line = results.line(style="direct", operation="all_reduce", ranks=2, dtype="float32", size=64 * MIB)
-    rate = copy_rate(results, 2, 64 * MIB)
+    rate = tables.copy_rate(results, 2, 64 * MIB)
     if line is None or OURS_SHARED not in line.peers or rate is None:
         return NOT_MEASURED
     copy, ours = 64 * MIB / rate / 1e9, _median(line, OURS_SHARED)

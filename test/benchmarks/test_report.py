@@ -94,6 +94,20 @@ def test_a_faster_mpi_is_named() -> None:
     assert measured["C level, every operation and size, 2 ranks"] == "0 of 1 cells: not all_reduce 8 B 0.75x MPICH"
 
 
+def test_a_target_beyond_memcpy_is_missed_with_the_figures() -> None:
+    large = {OURS: peer(8e3), "gloo": peer(45e3), FLOOR: peer(3.0)}
+    measured = {
+        (what, target): text for what, target, text, _ in aims.rows(made_up([cell("all_reduce", 64 << 20, large)]))
+    }
+    told = measured["`dist.all_reduce` 64 MiB", "9x gloo"]
+    assert told.endswith("; that is 5.00 ms, floor and memcpy alone 6.71 ms"), told
+    small = {OURS: peer(200.0), "gloo": peer(2e3), FLOOR: peer(3.0)}
+    measured = {
+        (what, target): text for what, target, text, _ in aims.rows(made_up([cell("all_reduce", 1 << 20, small)]))
+    }
+    assert measured["`dist.all_reduce` 1 MiB", "14x gloo"] == "10.0x [10.0, 10.0]"
+
+
 def test_a_busy_machine_is_said_first_and_condemns_nothing(tmp_path: Path) -> None:
     busy = made_up(usual(), others=1.5)
     page.write([busy], tmp_path / "performance.md")
