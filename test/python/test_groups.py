@@ -117,7 +117,8 @@ def test_a_group_may_be_made_by_its_members_alone(ranks):
         group_works(group)
         dist.destroy_process_group(group)
 
-    ranks(3).run(body)
+    # torch 2.15 counts such a group on its members alone: their next group of all ranks has another name than rank 1's.
+    ranks(3, fresh=True).run(body)
 
 
 def descriptors() -> int:
