@@ -38,7 +38,7 @@ void Lane::post(Task& task, int looks, std::shared_ptr<Task> keep_alive) {
   mutex_.lock();
   Finished finished;
   task.keep_alive_ = std::move(keep_alive);
-  pending_.fetch_add(1, std::memory_order_relaxed);
+  count(1);
   if (closed_ || (paused_ && !task.pauses())) {
     finish(task, refusal(task), finished);
   } else {
@@ -49,6 +49,7 @@ void Lane::post(Task& task, int looks, std::shared_ptr<Task> keep_alive) {
       if (crowded()) looks = 1;
       while (--looks > 0 && running() && !advance_until(task, finished)) relax();
     }
+    if (!task.done()) task.deadline_.start();
   }
   leave(finished);
 }
@@ -56,7 +57,7 @@ void Lane::post(Task& task, int looks, std::shared_ptr<Task> keep_alive) {
 void Lane::reject(Task& task, std::shared_ptr<Task> keep_alive) {
   Finished finished;
   task.keep_alive_ = std::move(keep_alive);
-  pending_.fetch_add(1, std::memory_order_relaxed);
+  count(1);
   finish(task, refusal(task), finished);
   finished.deliver();
 }

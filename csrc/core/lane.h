@@ -81,7 +81,7 @@ class Lane {
   virtual bool take_back(Task& /*task*/) { return false; }
 
   void finish(Task& task, Status status, Finished& finished) {
-    pending_.fetch_sub(1, std::memory_order_relaxed);
+    count(-1);
     std::shared_ptr<Task> keep_alive = std::move(task.keep_alive_);
     task.status_ = std::move(status);
     if (keep_alive != nullptr) task.ended_ = Clock::now();
@@ -101,6 +101,8 @@ class Lane {
     paused_ = paused;
   }
   // Between a failure and close() the lane takes tasks in, which close() ends, but drives none.
+  // A lock prefix would cost as much as the lane's lock, which is held anyhow.
+  void count(int more) { pending_.store(pending_.load(std::memory_order_relaxed) + more, std::memory_order_relaxed); }
   bool running() const { return !closed_ && !failed_; }
   bool drive_locked();
   bool advance_until(const Task& task, Finished& finished);
@@ -109,7 +111,7 @@ class Lane {
 
   bool failed_ = false;
   bool paused_ = false;
-  std::atomic<int> pending_{0};
+  std::atomic<int> pending_{0};  // tasks; written under the lock, read by anyone
   std::atomic<bool> crowded_{false};
 };
 

@@ -166,8 +166,8 @@ void MessageLane::visit_tasks(Visit&& visit) const {
   }
 }
 
-std::vector<int> MessageLane::awaited() const {
-  std::vector<bool> wanted(static_cast<std::size_t>(size_), mailbox_.waits_for_anybody());
+std::vector<int> MessageLane::awaited(bool anybody) const {
+  std::vector<bool> wanted(static_cast<std::size_t>(size_), anybody && mailbox_.waits_for_anybody());
   visit_tasks([&](Task*, int other) {
     if (other != kAnySource) wanted[static_cast<std::size_t>(other)] = true;
   });
@@ -179,20 +179,24 @@ std::vector<int> MessageLane::awaited() const {
   return ranks;
 }
 
+Status MessageLane::diagnose() const {
+  return port_ == nullptr ? Status{} : port_->diagnose(awaited(false), mailbox_.waits_for_anybody());
+}
+
 Status MessageLane::find_failure(Finished& finished) {
-  Status status = port_ == nullptr ? Status{} : port_->diagnose(awaited());
+  Status status = diagnose();
   if (!status.ok()) {
     // What a peer sent before it died or left still counts: take that first, then see whether anything is missing.
     while (advance(finished) && finished.failure.ok()) {
     }
     if (!finished.failure.ok()) return finished.failure;
-    return port_->diagnose(awaited());
+    return diagnose();
   }
   Status late;
   visit_tasks([&](Task* task, int other) {
     const bool open = task->call().parcel && task->call().op == Op::kRecv && task->parcel() == nullptr;
     if (late.ok() && !open && task->deadline().passed()) {
-      late = group_.timed_out(other == kAnySource ? awaited() : std::vector<int>{other});
+      late = group_.timed_out(other == kAnySource ? awaited(true) : std::vector<int>{other});
     }
   });
   return late;
@@ -209,7 +213,7 @@ void MessageLane::drop_all(const Status& why, Finished& finished) {
 void MessageLane::end_group(const Status& why) { group_.fail(why); }
 
 std::vector<int> MessageLane::awaited_by(const Task& task) {
-  return task.call().peer == kAnySource ? awaited() : std::vector<int>{task.call().peer};
+  return task.call().peer == kAnySource ? awaited(true) : std::vector<int>{task.call().peer};
 }
 
 Status MessageLane::refusal(const Task& task) { return group_.refuse(task); }

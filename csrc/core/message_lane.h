@@ -104,7 +104,9 @@ class MessageLane final : public Lane {
     finish(task, {}, finished);
   }
   bool wants_more_from(int source) const;
-  std::vector<int> awaited() const;
+  // Ranks that a pending task waits for; those that receive from anybody count for all ranks, or for none.
+  std::vector<int> awaited(bool anybody) const;
+  Status diagnose() const;
   template <class Visit>
   void visit_tasks(Visit&& visit) const;
 

@@ -18,7 +18,7 @@ struct Message;
 // queue shares until the task is done. Thread rule: done() and wait by anyone; the rest by whoever holds the lane's lock.
 class Task {
  public:
-  Task(const Call& call, Nanos limit) : call_(call), deadline_(limit) { operation_.call = &call_; }
+  Task(const Call& call, Nanos limit) : call_(call), deadline_(Deadline::stopped(limit)) { operation_.call = &call_; }
   virtual ~Task() = default;
   Task(const Task&) = delete;
   Task& operator=(const Task&) = delete;
@@ -53,7 +53,7 @@ class Task {
 
   Call call_;
   Operation operation_;
-  Deadline deadline_;
+  Deadline deadline_;  // its lane starts it when it does not end the task at once
   Status status_;
   Clock::time_point ended_{};
   int source_ = -1;

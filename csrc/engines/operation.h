@@ -26,12 +26,13 @@ struct Operation {
   int cursor = 0;         // every member below it has reached the turn that `phase` waits for
   std::size_t chunk = 0;  // elements per chunk (of the whole tensor, or per block)
   std::size_t chunks = 0;
-  std::size_t room = 0;          // bytes of a staging slot that one turn uses
-  std::size_t staged_bytes = 0;  // what this rank stages in all, for the store policy
-  Store store = Store::kPlain;
-  bool measured = false;        // the store policy learns from this one
-  Clock::time_point resumed{};  // when phase 0, then phase 1 began
-  Nanos spent{0};               // in phase 0: the wait for late peers that follows does not count
+  std::size_t room = 0;                // bytes of a staging slot that one turn uses
+  std::size_t staged_bytes = 0;        // what this rank stages in all, for the store policy
+  Store store = Store::kPlain;         // into staging
+  Store output_store = Store::kPlain;  // into outputs that are only moved, not reduced
+  bool measured = false;               // the store policy learns from this one
+  Clock::time_point resumed{};         // when phase 0, then phase 1 began
+  Nanos spent{0};                      // in phase 0: the wait for late peers that follows does not count
 };
 
 }  // namespace customccl

@@ -43,8 +43,8 @@ class PacketPort {
   virtual bool front(int from, PacketHeader& header, const std::byte*& payload) = 0;
   virtual void pop(int from) = 0;
 
-  // Has anybody failed, or is one of `awaited` dead or gone?
-  virtual Status diagnose(const std::vector<int>& awaited) = 0;
+  // Has anybody failed, or is one of `awaited` dead or gone? With `from_anybody`: has any rank died, or have all others gone?
+  virtual Status diagnose(const std::vector<int>& awaited, bool from_anybody) = 0;
 };
 
 }  // namespace customccl

@@ -11,12 +11,20 @@ using Nanos = std::chrono::nanoseconds;
 class Deadline {
  public:
   explicit Deadline(Nanos limit) : begin_(Clock::now()), limit_(limit) {}
+  // Does not run before start(): reading the clock takes as long as a flag takes to cross.
+  static Deadline stopped(Nanos limit) { return {Clock::time_point{}, limit}; }
+  void start() { begin_ = Clock::now(); }
   bool passed() const { return elapsed() >= limit_; }
-  Nanos elapsed() const { return std::chrono::duration_cast<Nanos>(Clock::now() - begin_); }
+  Nanos elapsed() const {
+    if (begin_ == Clock::time_point{}) return Nanos(0);
+    return std::chrono::duration_cast<Nanos>(Clock::now() - begin_);
+  }
   Nanos left() const { return limit_ - elapsed(); }
   Nanos limit() const { return limit_; }
 
  private:
+  Deadline(Clock::time_point begin, Nanos limit) : begin_(begin), limit_(limit) {}
+
   Clock::time_point begin_;
   Nanos limit_;
 };

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <bitset>
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +23,8 @@ std::string to_string(InstructionSet);
 
 // Sets of processors that share a last-level cache, as the kernel tells (virtual machines may lie).
 std::vector<CpuSet> cache_domains();
+// What the last-level cache holds, in bytes; 32 MiB where it is not told.
+std::size_t last_level_cache();
 std::string to_string(const CpuSet&);         // "0-3,8"
 CpuSet parse_cpu_set(std::string_view text);  // the opposite; what it cannot read is left out
 

@@ -1,5 +1,7 @@
 #include "platform/cpu_topology.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
 #include <fstream>
@@ -80,6 +82,17 @@ std::vector<CpuSet> cache_domains_below(const std::string& root, const CpuSet& w
   }
   if (unknown.any()) domains.push_back(unknown & ~known);
   return domains;
+}
+
+std::size_t last_level_cache() {
+  static const std::size_t bytes = [] {
+    long found = 0;
+#ifdef _SC_LEVEL3_CACHE_SIZE  // glibc's
+    found = ::sysconf(_SC_LEVEL3_CACHE_SIZE);
+#endif
+    return found > 0 ? static_cast<std::size_t>(found) : std::size_t{32} << 20;
+  }();
+  return bytes;
 }
 
 std::vector<CpuSet> cache_domains() { return cache_domains_below("", affinity()); }

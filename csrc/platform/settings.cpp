@@ -88,7 +88,7 @@ using S = Settings;
 constexpr std::array kRows{
     Row{"CUSTOMCCL_ARENA_BYTES", "address space reserved per process for shared memory; sparse, so it costs nothing",
         "16G", bytes<&S::arena_bytes, 16 * kMiB, 64 * kTiB>},
-    Row{"CUSTOMCCL_SLOT_BYTES", "size of one staging slot of a large operation", "1M",
+    Row{"CUSTOMCCL_SLOT_BYTES", "size of one staging slot of a large operation", "512K",
         bytes<&S::slot_bytes, 4 * kKiB, 1024 * kMiB>},
     Row{"CUSTOMCCL_ONE_SHOT_BYTES",
         "reductions of two ranks up to this size are done by both at once; shared by more ranks", "8K",

@@ -21,10 +21,10 @@ std::size_t within_budget(const HostArena& arena, std::size_t bytes) {
   return bytes;
 }
 
-// At least a cache line for every member.
+// At least two cache lines for every member, so that half a slot has one (Staging::chunk_bytes).
 std::size_t proposed_slot_bytes(const HostArena& arena, int size) {
   const std::size_t slot = within_budget(arena, settings().slot_bytes);
-  return std::max(slot / kCacheLine, static_cast<std::size_t>(size)) * kCacheLine;
+  return std::max(slot / kCacheLine, 2 * static_cast<std::size_t>(size)) * kCacheLine;
 }
 
 // A rank has a ring to every other rank that it talks to: in a large group they are smaller, not below 256 KiB.
@@ -156,12 +156,27 @@ Status Members::diagnose(const std::vector<int>& awaited) const {
     if (arenas_[static_cast<std::size_t>(member)]->dead()) {
       return {Code::kPeerDied, describe(member) + " died", global_rank(member)};
     }
-    const std::uint32_t state = blocks_[static_cast<std::size_t>(member)]->state.load(std::memory_order_acquire);
-    if ((state & ControlBlock::kClosed) != 0) {
-      return {Code::kPeerLeft, describe(member) + " destroyed the group", global_rank(member)};
-    }
+    if (left(member)) return {Code::kPeerLeft, describe(member) + " destroyed the group", global_rank(member)};
   }
   return {};
+}
+
+Status Members::diagnose_anybody() const {
+  bool somebody = false;
+  for (int member = 0; member < spec_.size; ++member) {
+    if (member == spec_.rank) continue;
+    // In this order: who leaves and then ends is dead only after it has left.
+    const bool dead = arenas_[static_cast<std::size_t>(member)]->dead();
+    if (left(member)) continue;
+    if (dead) return {Code::kPeerDied, describe(member) + " died", global_rank(member)};
+    somebody = true;
+  }
+  return somebody ? Status{} : Status{Code::kPeerLeft, "every other rank destroyed the group"};
+}
+
+bool Members::left(int member) const {
+  const std::uint32_t state = blocks_[static_cast<std::size_t>(member)]->state.load(std::memory_order_acquire);
+  return (state & ControlBlock::kClosed) != 0;
 }
 
 std::string Members::describe(int member) const {

@@ -82,6 +82,8 @@ class Members {
 
   // Has anybody failed, or is one of `awaited` dead or gone? Ok when not.
   Status diagnose(const std::vector<int>& awaited) const;
+  // For who waits for any of them: has one died without a farewell, or have all left?
+  Status diagnose_anybody() const;
   // "rank 5 (pid 8123)", by global rank.
   std::string describe(int member) const;
   int global_rank(int member) const { return spec_.global_ranks[static_cast<std::size_t>(member)]; }
@@ -96,6 +98,7 @@ class Members {
  private:
   explicit Members(GroupSpec spec) : spec_(std::move(spec)) {}
   Status announce(Bootstrap& bootstrap);
+  bool left(int member) const;
   Status learn(int member, Bootstrap& bootstrap, const Deadline& deadline);
 
   GroupSpec spec_;

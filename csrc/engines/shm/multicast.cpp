@@ -26,9 +26,10 @@ void plan(const Context& context, Operation& op) {
   const Call& call = *op.call;
   const std::size_t element = size_of(call.dtype);
   const std::size_t longest = longest_block(call);
-  op.chunk = even_chunk(longest, elements_within(context.staging.slot_bytes(), element), kCacheLine / element);
+  const std::size_t limit = elements_within(context.staging.chunk_bytes(longest * element), element);
+  op.chunk = even_chunk(longest, limit, kCacheLine / element);
   op.chunks = ceil_div(longest, op.chunk);
-  op.room = std::min(longest, op.chunk) * element;
+  op.room = context.staging.room_for(std::min(longest, op.chunk) * element, op.chunks);
   op.last_phase = static_cast<std::uint32_t>(std::max<std::size_t>(op.chunks, 1));
   op.staged_bytes = sends(call) ? call.inputs[0].count * element : 0;
 }
@@ -50,9 +51,9 @@ void copy_out(const Context& context, const Operation& op, std::size_t index, St
     const View& output = call.outputs[gather ? static_cast<std::size_t>(sender) : 0];
     const Range range = chunk_of(output.count, op.chunk, index);
     if (sender == context.rank()) {
-      move_elements(call, context.scratch, call.inputs[0], output, range.first, range.count);
+      move_elements(call, context.scratch, call.inputs[0], output, range.first, range.count, op.output_store);
     } else {
-      unpack(output, range.first, range.count, staged_by(sender), size_of(call.dtype), Store::kPlain);
+      unpack(output, range.first, range.count, staged_by(sender), size_of(call.dtype), op.output_store);
     }
   }
 }

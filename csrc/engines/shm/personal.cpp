@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "engines/move.h"
 #include "engines/shm/algorithm.h"
 #include "engines/shm/geometry.h"
@@ -8,9 +10,9 @@
 //   phase k   copy in     chunk k of every block that leaves this rank      -> own slot of this turn, one place per receiver
 //             copy out    chunk k-1 of every block that is for this rank    -> outputs; the own block goes straight across
 //
-// A sender of gather or scatter shares its slot among the receivers it has data for, so a gather uses whole slots. In all_to_all
-// it shares among all: chunk k is then the same elements in both directions of a pair, and in place, what arrives replaces
-// only what has left. Up to 48 bytes in all travel in the flag line. Everybody knows all counts (pair_counts.h), so everybody
+// A sender of gather or scatter shares its chunk among the receivers it has data for, so a gather uses whole ones. In all_to_all
+// it shares the same chunk, that of a large operation, among all: chunk k is then the same elements in both directions of a
+// pair, and in place, what arrives replaces only what has left. Up to 48 bytes in all travel in the flag line. Everybody knows all counts (pair_counts.h), so everybody
 // knows each sender's places and the number of phases.
 // Cost: chunks + 1 phases, one flag wait each.
 
@@ -43,7 +45,9 @@ Outgoing layout_of(const Context& context, const Operation& op, int sender, int 
     }
   }
   if (total * element <= kInlineBytes) return {true, total, total_before * element};
-  const std::size_t share = context.staging.slot_bytes() / receivers / kCacheLine * kCacheLine;
+  constexpr std::size_t kLarge = std::numeric_limits<std::size_t>::max();
+  const std::size_t chunk = context.staging.chunk_bytes(mutual ? kLarge : total * element);
+  const std::size_t share = chunk / receivers / kCacheLine * kCacheLine;
   return {false, share / element, before * share};
 }
 
@@ -104,7 +108,7 @@ void copy_out(const Context& context, const Operation& op, std::uint32_t phase) 
                                 ? context.members.line(sender, op.first_turn).payload
                                 : context.staging.slot(sender, op.first_turn + phase - 1, context.staging.slot_bytes());
     unpack(output_from(call, sender), range.first, range.count, base + outgoing.place, size_of(call.dtype),
-           Store::kPlain);
+           op.output_store);
   }
 }
 
@@ -112,7 +116,8 @@ void move_own(const Context& context, const Operation& op) {
   const Call& call = *op.call;
   const std::size_t count = context.pairs.sent(context.rank(), context.rank());
   if (count == 0) return;
-  move_elements(call, context.scratch, input_for(call, context.rank()), output_from(call, context.rank()), 0, count);
+  move_elements(call, context.scratch, input_for(call, context.rank()), output_from(call, context.rank()), 0, count,
+                op.output_store);
 }
 
 Status run(const Context& context, Operation& op, std::uint32_t phase) {

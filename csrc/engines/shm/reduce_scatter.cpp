@@ -17,13 +17,13 @@ void plan(const Context& context, Operation& op) {
   const std::size_t element = size_of(op.call->dtype);
   std::size_t longest = 0;
   for (const View& block : op.call->inputs) longest = std::max(longest, block.count);
-  const std::size_t limit =
-      elements_within(context.staging.slot_bytes() / static_cast<std::size_t>(context.size() - 1), element);
+  const auto peers = static_cast<std::size_t>(context.size() - 1);
+  op.staged_bytes = longest * element * peers;
+  const std::size_t limit = elements_within(context.staging.chunk_bytes(op.staged_bytes) / peers, element);
   op.chunk = even_chunk(longest, limit, kCacheLine / element);
   op.chunks = ceil_div(longest, op.chunk);
   op.last_phase = static_cast<std::uint32_t>(std::max<std::size_t>(op.chunks, 1));
-  op.room = static_cast<std::size_t>(context.size() - 1) * op.chunk * element;
-  op.staged_bytes = longest * element * static_cast<std::size_t>(context.size() - 1);
+  op.room = context.staging.room_for(peers * op.chunk * element, op.chunks);
 }
 
 // The place for `destination` in the slot of `owner`, in bytes: destinations in order, the owner left out.

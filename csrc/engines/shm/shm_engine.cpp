@@ -1,8 +1,19 @@
 #include "engines/shm/shm_engine.h"
 
 #include "engines/shm/fingerprint.h"
+#include "platform/cpu.h"
 
 namespace customccl::shm {
+
+namespace {
+
+// Outputs of all ranks that exceed the last-level cache will not be found there; written around it, no line of them is read first.
+Store output_store(const Call& call, int size) {
+  const std::size_t bytes = count_of(call.outputs) * size_of(call.dtype);
+  return bytes * static_cast<std::size_t>(size) >= last_level_cache() ? Store::kStreaming : Store::kPlain;
+}
+
+}  // namespace
 
 Status ShmEngine::start(Operation& op) {
   const Call& call = *op.call;
@@ -11,6 +22,7 @@ Status ShmEngine::start(Operation& op) {
   op.algorithm->plan(context_, op);
   shown_.begin(call, op.algorithm->shows);
   op.store = store_policy().choose(op.staged_bytes, op.measured);
+  op.output_store = output_store(call, context_.size());
   op.first_turn = turn_ + 1;
   if (op.algorithm->uses_staging) {
     if (Status status = staging_.ensure_own(); !status.ok()) return status;

@@ -71,12 +71,13 @@ void ShmPacketPort::pop(int from) {
   members_.ring(from);  // it may wait for room
 }
 
-Status ShmPacketPort::diagnose(const std::vector<int>& awaited) {
+Status ShmPacketPort::diagnose(const std::vector<int>& awaited, bool from_anybody) {
   for (int member = 0; member < members_.size(); ++member) {
     if (reader(member).broken())
       return {Code::kSystem, "the messages of " + members_.describe(member) + " are garbled"};
   }
-  return members_.diagnose(awaited);
+  Status status = members_.diagnose(awaited);
+  return status.ok() && from_anybody ? members_.diagnose_anybody() : status;
 }
 
 }  // namespace customccl::shm

@@ -28,7 +28,7 @@ class ShmPacketPort final : public PacketPort {
   Status open(int to) override;
   bool front(int from, PacketHeader& header, const std::byte*& payload) override;
   void pop(int from) override;
-  Status diagnose(const std::vector<int>& awaited) override;
+  Status diagnose(const std::vector<int>& awaited, bool from_anybody) override;
 
  private:
   // How long the data of a message takes to its receiver: from begin_data() until we see that it has read all.

@@ -44,7 +44,7 @@ void ShownTensors::begin(const Call& call, Shows shows) {
   if (shows == Shows::kNothing) return;
   std::fill(places_.begin(), places_.end(), Place());
   const std::size_t element = size_of(call.dtype);
-  const std::size_t least = members_.slot_bytes();  // below, staging in the caches is as fast
+  const std::size_t least = 2 * members_.slot_bytes();  // below, staging in the caches is as fast
   const auto within_arena = [&](std::span<const View> views) -> const std::byte* {
     const std::size_t bytes = count_of(views) * element;
     const std::byte* start = bytes < least ? nullptr : start_of(views, element);

@@ -27,11 +27,11 @@ void plan(const Context& context, Operation& op) {
   const std::size_t element = size_of(op.call->dtype);
   const std::size_t count = op.call->inputs[0].count;
   const auto size = static_cast<std::size_t>(context.size());
-  const std::size_t slice = elements_within(context.staging.slot_bytes() / size, element);
+  const std::size_t slice = elements_within(context.staging.chunk_bytes(count * element) / size, element);
   op.chunk = even_chunk(count, slice * size, size * kCacheLine / element);
   op.chunks = ceil_div(count, op.chunk);
   op.last_phase = static_cast<std::uint32_t>(op.chunks + 1);
-  op.room = op.chunk * element;
+  op.room = context.staging.room_for(op.chunk * element, op.chunks);
   op.staged_bytes = count * element;
 }
 

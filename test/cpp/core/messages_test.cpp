@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <thread>
 
 #include "support/dice.h"
@@ -85,6 +86,38 @@ TEST(Messages, ToOneselfAreCopiedWhicheverEndComesFirst) {
       group->wait(*second, Nanos{0});
       EXPECT_TRUE(first->status().ok() && second->status().ok());
       EXPECT_EQ(in.verify(), "");
+    }
+  });
+}
+
+TEST(Messages, FromAnybodyAreAwaitedUntilEverybodyHasLeft) {
+  std::atomic<bool> first_left{false};
+  std::atomic<bool> second_posted{false};
+  run_threads(4, [&](const Rank& rank) {
+    auto group = rank.join("g");
+    const Letter letter =
+        plain(rank.number() == 0 ? Op::kRecv : Op::kSend, kSmall, 1, rank.number() == 0 ? kAnySource : 0, 5);
+    if (rank.number() == 0) {
+      const auto task = post(*group, letter);
+      group->wait(*task, Nanos{0});
+      EXPECT_TRUE(task->status().ok()) << task->status().message;
+      EXPECT_EQ(task->source(), 2);
+      EXPECT_EQ(letter.verify(), "");
+      const auto vain = post(*group, plain(Op::kRecv, kSmall, 1, kAnySource, 5));
+      second_posted = true;
+      group->wait(*vain, Nanos{0});
+      EXPECT_EQ(vain->status().code, Code::kPeerLeft);
+      EXPECT_NE(vain->status().message.find("every other rank destroyed the group"), std::string::npos)
+          << vain->status().message;
+    } else if (rank.number() == 1) {
+      group.reset();
+      first_left = true;
+    } else if (rank.number() == 2) {
+      while (!first_left) std::this_thread::yield();
+      std::this_thread::sleep_for(std::chrono::milliseconds(30));  // long enough for rank 0 to look for failures
+      EXPECT_TRUE(group->run(letter.call()).ok());
+    } else {
+      while (!second_posted) std::this_thread::yield();
     }
   });
 }

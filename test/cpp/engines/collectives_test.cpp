@@ -3,6 +3,7 @@
 #include <array>
 #include <thread>
 
+#include "platform/cpu.h"
 #include "platform/settings.h"
 #include "support/ranks.h"
 #include "support/trial.h"
@@ -43,7 +44,7 @@ class Collectives : public testing::TestWithParam<int> {
     const std::size_t slot = settings().slot_bytes;
     const std::size_t one_shot = settings().one_shot_bytes * 2 / static_cast<std::size_t>(size);
     const std::size_t share = slot / static_cast<std::size_t>(size);
-    return {0, 1, 16, 47, 48, 49, 64, 100, share, one_shot, one_shot + 16, slot - 16, slot, slot + 1};
+    return {0, 1, 16, 47, 48, 49, 64, 100, share, one_shot, one_shot + 16, slot / 2 + 4, slot - 16, slot, slot + 1};
   }
 };
 
@@ -190,6 +191,21 @@ TEST(ManyRanks, GetRightResults) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Collectives, testing::Range(1, 9));
+
+// They are written around the caches (shm_engine.cpp).
+TEST(LargeOutputs, ThatExceedTheLastLevelCacheAreRight) {
+  run_threads(2, [](const Rank& rank) {
+    const auto group = rank.join("g");
+    for (const Op op : {Op::kAllGather, Op::kBroadcast, Op::kAllToAll}) {
+      const std::size_t block = last_level_cache() / (op == Op::kBroadcast ? 2 : 4);
+      const Trial trial = even_trial(op, 2, DType::kInt32, block / 4 + 1237);
+      const Part part(trial, rank.number());
+      const Status status = group->run(part.call());
+      ASSERT_TRUE(status.ok()) << status.message;
+      ASSERT_EQ(part.verify(), "") << "rank " << rank.number() << ": " << trial.describe();
+    }
+  });
+}
 
 }  // namespace
 }  // namespace customccl::test

@@ -27,7 +27,7 @@ TEST(Settings, HaveTheirDefaultsInAnEmptyEnvironment) {
   const Settings& s = reading.settings;
   EXPECT_TRUE(reading.complaints.empty());
   EXPECT_EQ(s.arena_bytes, std::size_t{16} << 30);
-  EXPECT_EQ(s.slot_bytes, std::size_t{1} << 20);
+  EXPECT_EQ(s.slot_bytes, std::size_t{512} << 10);
   EXPECT_EQ(s.one_shot_bytes, std::size_t{8} << 10);
   EXPECT_EQ(s.staging_budget, std::size_t{1} << 30);
   EXPECT_EQ(s.mailbox_bytes, std::size_t{2} << 20);
@@ -120,12 +120,12 @@ TEST(SettingsDeathTest, BadValuesAreReportedOnceOnStderr) {
   ::setenv("CUSTOMCCL_SLOT_BYTES", "big", 1);
   EXPECT_EXIT(
       {
-        const bool kept = settings().slot_bytes == std::size_t{1} << 20;
+        const bool kept = settings().slot_bytes == std::size_t{512} << 10;
         ::_exit(kept && settings().log == "warning" ? 0 : 1);
       },
       testing::ExitedWithCode(0), "customccl warning pid [0-9]+\\] CUSTOMCCL_SLOT_BYTES=\"big\" is not understood");
   ::setenv("CUSTOMCCL_LOG", "off", 1);
-  EXPECT_EXIT(::_exit(settings().slot_bytes == std::size_t{1} << 20 ? 0 : 1), testing::ExitedWithCode(0), "^$");
+  EXPECT_EXIT(::_exit(settings().slot_bytes == std::size_t{512} << 10 ? 0 : 1), testing::ExitedWithCode(0), "^$");
   ::unsetenv("CUSTOMCCL_LOG");
   ::unsetenv("CUSTOMCCL_SLOT_BYTES");
 }
