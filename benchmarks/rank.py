@@ -142,15 +142,18 @@ class Rank:
     def _sample(self, turns: list[Turn], short: bool) -> Any:
         """The array [peer][round][half][call], maximum over ranks, in nanoseconds. short: whatever others take."""
         seconds = [self._warm(turn) for turn in turns]
-        burst = burst_for(0.0 if short else max(seconds))
-        most = CAPACITY // (len(turns) * 2 * burst.timed)
-        mine = self.region.mine()[: most * len(turns) * 2 * burst.timed].reshape(most, len(turns), 2, burst.timed)
+        crowded = self.region.ranks > len(self.processors)
+        longest = 0.0 if short else max(seconds)
+        bursts = [burst_for(min(own, longest), longest, crowded) for own in seconds]
+        timed = bursts[0].timed
+        most = CAPACITY // (len(turns) * 2 * timed)
+        mine = self.region.mine()[: most * len(turns) * 2 * timed].reshape(most, len(turns), 2, timed)
         gc.collect()
         gc.disable()
         begin, rounds = time.monotonic(), 0
         while not self._enough(rounds, most, begin):
             for position, index in enumerate(round_order(len(turns), rounds)):
-                self._burst(turns[index], burst, mine[rounds, index, position // len(turns)])
+                self._burst(turns[index], bursts[index], mine[rounds, index, position // len(turns)])
             rounds += 1
         gc.enable()
         return self.region.maximum(mine[:rounds].size).reshape(mine[:rounds].shape).swapaxes(0, 1)

@@ -2,8 +2,9 @@
 
 A round takes every peer twice: in a random order, then in the reverse of it (ABBA for two). Whatever drifts during a
 round hits both sides of a ratio alike, and over many rounds every peer has had every neighbour. The two halves of a
-round, compared for one peer, are the A/A test. A turn is a burst of calls: an untimed one first where calls are short,
-so that a peer does not pay for the caches that its predecessor used.
+round, compared for one peer, are the A/A test. A turn is a burst of calls: of a peer whose calls are short an untimed
+one first, so that it does not pay for the caches that its predecessor used; four where ranks share processors, because
+it takes the scheduler that long to forget who had run how much.
 """
 
 import random
@@ -40,9 +41,10 @@ def round_order(peers: int, number: int, seed: int = 0) -> list[int]:
     return [*first, *reversed(first)]
 
 
-def burst_for(seconds: float) -> Burst:
-    """The burst for calls that take this long."""
-    return Burst(1, 4) if seconds < SHORT_CALL else Burst(0, 1)
+def burst_for(seconds: float, longest: float, crowded: bool) -> Burst:
+    """The burst of a peer whose calls take this long, beside one whose calls take longest."""
+    warm = 4 if crowded else 1
+    return Burst(warm if seconds < SHORT_CALL else 0, 4 if longest < SHORT_CALL else 1)
 
 
 def enough(rounds: int, seconds: float, limits: Limits) -> bool:

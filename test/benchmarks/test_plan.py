@@ -6,7 +6,7 @@ from benchmarks import __main__ as command_line
 from benchmarks import plan, styles
 from benchmarks.operations import OPERATIONS
 from benchmarks.plan import Plan
-from benchmarks.sampling import Limits, enough, round_order
+from benchmarks.sampling import Burst, Limits, burst_for, enough, round_order
 
 
 @pytest.mark.parametrize("peers", [1, 2, 5])
@@ -60,3 +60,10 @@ def test_sizes_with_units() -> None:
 def test_an_unknown_operation_is_named() -> None:
     with pytest.raises(ValueError, match="all_reuce; known: all_reduce"):
         command_line.plan_of(command_line.parser().parse_args(["run", "--ops", "all_reuce"]))
+
+
+def test_who_is_short_warms_up_and_the_longest_says_how_many_are_timed() -> None:
+    assert burst_for(1e-5, 1e-4, crowded=False) == Burst(1, 4)
+    assert burst_for(1e-5, 1e-4, crowded=True) == Burst(4, 4)
+    assert burst_for(1e-5, 5e-3, crowded=True) == Burst(4, 1)
+    assert burst_for(5e-3, 5e-3, crowded=True) == Burst(0, 1)
