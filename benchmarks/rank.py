@@ -134,10 +134,10 @@ class Rank:
         }
 
     def _place(self, cell: Cell) -> None:
-        """The calling thread on a processor of its own, where there is one for every rank; steps, and the backends' own
-        threads, go where they like. Else a peer's wake-ups put two ranks on one processor, and the next peer pays."""
-        own = cell.style != STEP and self.region.ranks <= len(self.processors)
-        os.sched_setaffinity(0, {self.processors[self.region.rank]} if own else self.processors)
+        """The calling threads evenly over the processors; steps, and the backends' own threads, go where they like.
+        Else a peer's wake-ups put two ranks on one processor and none on another, and the next peer pays."""
+        mine = self.processors[self.region.rank % len(self.processors)]
+        os.sched_setaffinity(0, self.processors if cell.style == STEP else {mine})
 
     def _sample(self, turns: list[Turn], short: bool) -> Any:
         """The array [peer][round][half][call], maximum over ranks, in nanoseconds. short: whatever others take."""

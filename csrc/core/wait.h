@@ -44,7 +44,7 @@ void wait_until(SpinBudget& budget, Doorbell& bell, Done&& done, Move&& move, Sl
   Clock::time_point begin = Clock::now();
   const Nanos yield = settings().yield;
   constexpr Nanos kShortSleep = std::chrono::milliseconds(1);
-  constexpr Nanos kLongSleep = std::chrono::milliseconds(8);  // bounds how late a death is noticed
+  constexpr Nanos kLongSleep = std::chrono::milliseconds(12);  // bounds how late a death is noticed
   for (unsigned round = 1; !done(); ++round) {
     if (move()) {
       if (round % 64 == 0) slow();  // what moves may be others' work
