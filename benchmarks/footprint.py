@@ -9,23 +9,23 @@ import torch.distributed as dist
 from benchmarks.peers import Peer
 from benchmarks.shared_region import SharedRegion
 
-IDLE_SECONDS = 0.2
-WAIT_SECONDS = 2.0
+SECONDS = 2.0
 GROUPS = 50
 WARM_GROUPS = 5
 
 
 def idle_share() -> float:
     """Share of a core that this process takes while its main thread sleeps."""
-    return _share(lambda: time.sleep(IDLE_SECONDS))
+    return _share(lambda: time.sleep(SECONDS))
 
 
-def waiting_share(peer: Peer, region: SharedRegion) -> float:
-    """Share of a core that rank 0 takes in a barrier to which the others come two seconds later."""
+def waiting_share(peer: Peer, region: SharedRegion, idle: float) -> float:
+    """Share of a core that rank 0 takes in a barrier to which the others come two seconds later, beyond what the
+    process takes when `idle`: other peers' threads look around even then."""
     region.sync()
     if region.rank:
-        time.sleep(WAIT_SECONDS)
-    return _share(lambda: dist.barrier(group=peer.group))
+        time.sleep(SECONDS)
+    return max(0.0, _share(lambda: dist.barrier(group=peer.group)) - idle)
 
 
 def bytes_per_group(peer: Peer) -> float:

@@ -83,10 +83,11 @@ class Rank:
         self.say("peers", names=[peer.name for peer in self.peers], missing=missing)
 
     def _footprint(self) -> dict[str, float]:
-        figures = {"idle share of a core": footprint.idle_share()}
+        idle = footprint.idle_share()
+        figures = {"idle share of a core": idle}
         for peer in self.peers:
             if peer.name == OURS:
-                figures["waiting share of a core"] = footprint.waiting_share(peer, self.region)
+                figures["waiting share of a core"] = footprint.waiting_share(peer, self.region, idle)
                 figures["bytes per group"] = footprint.bytes_per_group(peer)
         return figures
 

@@ -74,7 +74,7 @@ def test_targets_are_reached_missed_or_unknown() -> None:
     assert rows["`dist.all_reduce` 64 MiB", "9x gloo"] == "?"
     assert rows["an idle process with groups of all peers", "under 1 % of a core"] == "reached"
     assert rows["memory of one more group, Python objects included", "under 64 KiB"] == "**missed**"
-    assert rows["a rank that waits two seconds", "under 1 % of a core"] == "?"
+    assert rows["a rank that waits two seconds, beyond idling", "under 1 % of a core"] == "?"
     assert rows["DDP step: communication", "5x below gloo"] == "reached"
     assert rows["message of 512 B and 8 tensors of 4 KiB, one way", "40 us"] == "reached"
     assert rows["message of 512 B and 8 tensors of 64 KiB, one way", "80 us"] == "**missed**"
