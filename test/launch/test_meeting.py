@@ -98,13 +98,17 @@ def test_two_processes_with_one_rank():
     again = info(1, 2, launch, node_rank=0)  # another record: another process, for all that rank 0 can tell
 
     def body(number):
-        return Coordinator([*ours, again][number], timeout=timedelta(seconds=20)).allgather(b"")
+        return Coordinator([*ours, again][number], timeout=timedelta(seconds=10)).allgather(b"")
 
     outcomes = in_ranks(3, body)
     assert outcomes[0] == [b""] * 2
     refused = [outcome for outcome in outcomes[1:] if isinstance(outcome, Exception)]
-    assert len(refused) == 1 and isinstance(refused[0], ConnectionError)
-    assert "rank 1 is here already" in str(refused[0]) or "waited" in str(refused[0])
+    assert len(refused) == 1
+    # Who comes when everybody is there finds the door closed and nobody behind it.
+    error, words = (
+        (TimeoutError, "waited") if isinstance(refused[0], TimeoutError) else (ConnectionError, "here already")
+    )
+    assert isinstance(refused[0], error) and words in str(refused[0])
 
 
 def test_drawn_ports():
