@@ -103,7 +103,8 @@ TEST(Messages, FromAnybodyAreAwaitedUntilEverybodyHasLeft) {
       EXPECT_TRUE(task->status().ok()) << task->status().message;
       EXPECT_EQ(task->source(), 2);
       EXPECT_EQ(letter.verify(), "");
-      const auto vain = post(*group, plain(Op::kRecv, kSmall, 1, kAnySource, 5));
+      const Letter never = plain(Op::kRecv, kSmall, 1, kAnySource, 5);
+      const auto vain = post(*group, never);
       second_posted = true;
       group->wait(*vain, Nanos{0});
       EXPECT_EQ(vain->status().code, Code::kPeerLeft);
