@@ -14,9 +14,8 @@ from .settings import PATIENCE
 
 SETTLE_S = 5.0 * PATIENCE  # how long the kernel and the store may take to notice the end of killed processes
 HELPERS = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")
-SEMAPHORES = (
-    "sem.mp-"  # multiprocessing's (tqdm makes one in each rank that compiles); its helper removes a killed rank's
-)
+# multiprocessing's (tqdm makes one in each rank that compiles); its helper removes those of killed ranks at its end.
+SEMAPHORES = "sem.mp-"
 
 
 @dataclass(frozen=True)
