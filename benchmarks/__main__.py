@@ -33,9 +33,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_compare(compare: argparse.ArgumentParser) -> None:
-    compare.add_argument(
-        "both", nargs=2, metavar=("OLD", "NEW"), help="results files; or commits, or source trees with built libraries"
-    )
+    compare.add_argument("old", metavar="OLD", help="a results file; or a commit, or a source tree with built libraries")
+    compare.add_argument("new", metavar="NEW", help="the same")
     compare.add_argument("--reference", default="gloo", help="files: the peer whose time cancels the machine's")
     compare.add_argument("--ops", default="all_reduce,all_gather,broadcast,barrier", help="trees: what is measured")
     compare.add_argument("--sizes", default="8,4K,64K,1M,16M", help="trees")
@@ -147,7 +146,7 @@ def _write_page(paths: list[Path], out: Path, console: "Console") -> None:
 def _compare(chosen: argparse.Namespace, console: "Console") -> None:
     from benchmarks import compare, trees
 
-    old, new = chosen.both
+    old, new = chosen.old, chosen.new
     if Path(old).is_file() and Path(new).is_file():
         lines = compare.files(Path(old), Path(new), chosen.reference)
     else:

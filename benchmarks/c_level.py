@@ -6,6 +6,7 @@ order of sampling.py. A ratio pairs the medians of two libraries in one round.
 
 import json
 import os
+import statistics
 import subprocess
 import tempfile
 import time
@@ -21,6 +22,7 @@ from benchmarks.peers import OURS
 from benchmarks.plan import Cell, Plan
 from benchmarks.sampling import round_order
 
+Greeting = dict[str, Any]  # the library's version, and nanoseconds of a bare exchange of flags
 Cells = dict[tuple[str, int], dict[str, Any]]  # (operation, elements) -> what the program printed
 Runs = dict[str, list[list[Cells]]]  # library -> [round][half]
 RUN_SECONDS = 40
@@ -89,8 +91,8 @@ _MAKERS: dict[str, Callable[[], Library]] = {
 }
 
 
-def run_once(library: Library, ranks: int, cells: Sequence[Cell], seconds: float) -> tuple[str, Cells]:
-    """One turn: the library's version, and what it measured. LibraryFailedError if its ranks failed."""
+def run_once(library: Library, ranks: int, cells: Sequence[Cell], seconds: float) -> tuple[Greeting, Cells]:
+    """One turn: what the program says first, and what it measured. LibraryFailedError if its ranks failed."""
     wanted = [f"{cell.operation}:{element_count(cell.operation, cell.dtype, ranks, cell.size)}" for cell in cells]
     with tempfile.TemporaryDirectory(prefix="benchmarks-") as folder:
         region = Path(folder) / "region"
@@ -107,7 +109,7 @@ def run_once(library: Library, ranks: int, cells: Sequence[Cell], seconds: float
         if any(codes):
             raise LibraryFailedError((Path(folder) / "errors").read_text().strip()[-500:])
     lines = [json.loads(line, strict=False) for line in output.splitlines() if line.startswith("{")]
-    return " ".join(lines[0]["version"].split()), {(line["operation"], line["elements"]): line for line in lines[1:]}
+    return lines[0], {(line["operation"], line["elements"]): line for line in lines[1:]}
 
 
 def _start(library: Library, arguments: list[str], ranks: int, folder: Path) -> "list[subprocess.Popen[str]]":
@@ -146,7 +148,7 @@ def _end(processes: "list[subprocess.Popen[str]]") -> None:
 def collect(plan: Plan, progress: Callable[[str, int], None]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """All C cells, and facts about the libraries. progress(title, turns done) is called before each turn."""
     found, missing = libraries()
-    facts: dict[str, Any] = {"missing": missing, "versions": {}, "failed": {}}
+    facts: dict[str, Any] = {"missing": missing, "versions": {}, "failed": {}, "exchange": {}}
     facts["commands"] = {library.name: " ".join(map(_shown, library.command(plan.ranks[0]))) for library in found}
     cells = []
     for index, ranks in enumerate(plan.ranks):
@@ -160,6 +162,7 @@ def _rounds(
 ) -> Runs:
     """Until the rounds or the time are up. A library that fails is left out from then on, with what it had measured."""
     runs: Runs = {library.name: [] for library in found}
+    exchanges = []
     begin = time.monotonic()
     for number in range(plan.c_rounds):
         if number and time.monotonic() - begin > plan.c_budget:
@@ -169,12 +172,14 @@ def _rounds(
             if library.name not in runs:
                 continue
             try:
-                version, measured = run_once(library, ranks, plan.c_cells(ranks, number), plan.c_seconds)
+                greeting, measured = run_once(library, ranks, plan.c_cells(ranks, number), plan.c_seconds)
             except LibraryFailedError as error:
                 facts["failed"][f"{library.name}, {ranks} ranks"] = str(error)
                 del runs[library.name]
                 continue
-            facts["versions"][library.name] = version
+            facts["versions"][library.name] = " ".join(greeting["version"].split())
+            exchanges.append(greeting["exchange_ns"])
+            facts["exchange"][str(ranks)] = statistics.median(exchanges) * 1e-9
             rounds = runs[library.name]
             if len(rounds) <= number:
                 rounds.append([])

@@ -105,7 +105,7 @@ def _install_intel_mpi() -> None:
 
 
 _STEPS: dict[str, Callable[[], object]] = {
-    "floor (a c10d backend that does nothing)": native.load_noop,
+    "floor and exchange (c10d backends that move no data)": native.load_noop,
     "DeepSpeed": _install_deepspeed,
     "Intel MPI": _install_intel_mpi,
     **{title: partial(debian.install, name) for name, title in debian.TITLES.items()},

@@ -97,7 +97,7 @@ def prepare(peers: Sequence[str]) -> dict[str, str]:
     return missing
 
 
-_BUILDS = {"floor": native.load_noop, "deepspeed": install.load_deepspeed}
+_BUILDS = {"floor": native.load_noop, "exchange": native.load_noop, "deepspeed": install.load_deepspeed}
 
 
 def collect(plan: Plan, progress: Callable[[str, int], None]) -> tuple[list[Event], dict[str, Any]]:

@@ -4,7 +4,7 @@ A peer gives calls for cells it can do; what it cannot do is a gap in the tables
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from datetime import timedelta
 from typing import Any
 
@@ -17,6 +17,8 @@ from benchmarks.buffers import Allocate, Buffers, plain_memory
 OURS = "customccl"
 OURS_SHARED = "customccl, shared tensors"  # tensors allocated by the backend
 FLOOR = "floor"  # a c10d backend that does nothing
+EXCHANGE = "exchange"  # one that only has the ranks exchange a flag each
+BARE = (FLOOR, EXCHANGE)  # move no data
 TIMEOUT = timedelta(seconds=60)
 
 
@@ -28,12 +30,20 @@ class C10dPeer:
     """A c10d backend, as a group of all ranks."""
 
     def __init__(
-        self, name: str, backend: str, *, correct: bool = True, finished_on_return: bool = False, shared: bool = False
+        self,
+        name: str,
+        backend: str,
+        *,
+        finished_on_return: bool = False,
+        shared: bool = False,
+        only: Container[str] | None = None,
     ) -> None:
         self.name = name
-        self.correct = correct  # the floor leaves outputs as they are
+        self.correct = name not in BARE
         self._finished_on_return = finished_on_return
         self._shared = shared
+        self._only = only  # operations it has; None: all
+        self.runs_steps = not shared and only is None
         self.group: Any = dist.new_group(backend=backend, timeout=TIMEOUT)
 
     @property
@@ -46,6 +56,10 @@ class C10dPeer:
     def call(self, style: str, operation: str, buffers: Buffers) -> styles.Call:
         if self._shared and style != "direct":
             raise UnsupportedError("measured by direct calls only")
+        if self._only is not None and operation not in self._only:
+            raise UnsupportedError(f"has no {operation}")
+        if self.name == EXCHANGE and buffers.input.nbytes > _EXCHANGED_BYTES:
+            raise UnsupportedError("compared with small operations only")
         try:
             return styles.bind(style, operation, buffers, self.group, self._finished_on_return)
         except KeyError:
@@ -58,6 +72,7 @@ class DeepSpeedPeer:
     name = "deepspeed"
     correct = True
     group = None
+    runs_steps = False
     allocate = staticmethod(plain_memory)
 
     def __init__(self) -> None:
@@ -79,17 +94,22 @@ class DeepSpeedPeer:
 Peer = C10dPeer | DeepSpeedPeer
 
 
-def _floor() -> Peer:
-    module = native.load_noop()
-    if not hasattr(dist.Backend, "BENCHMARKS_NOOP"):
-        dist.Backend.register_backend("benchmarks_noop", module.create, devices=["cpu"])
-    return C10dPeer(FLOOR, "benchmarks_noop", correct=False, finished_on_return=True)
+_EXCHANGED = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "send_recv", "barrier")
+_EXCHANGED_BYTES = 1 << 20
+
+
+def _bare(name: str, create: str, only: Container[str] | None = None) -> Peer:
+    backend = f"benchmarks_{name}"
+    if not hasattr(dist.Backend, backend.upper()):
+        dist.Backend.register_backend(backend, getattr(native.load_noop(), create), devices=["cpu"])
+    return C10dPeer(name, backend, finished_on_return=True, only=only)
 
 
 PEERS: dict[str, Callable[[], Peer]] = {
     OURS: lambda: C10dPeer(OURS, "customccl", finished_on_return=True),
     OURS_SHARED: lambda: C10dPeer(OURS_SHARED, "customccl", finished_on_return=True, shared=True),
     "gloo": lambda: C10dPeer("gloo", "gloo"),
-    FLOOR: _floor,
+    FLOOR: lambda: _bare(FLOOR, "create"),
+    EXCHANGE: lambda: _bare(EXCHANGE, "create_exchange", _EXCHANGED),
     "deepspeed": DeepSpeedPeer,
 }

@@ -19,7 +19,7 @@ import torch.distributed as dist
 
 from benchmarks import buffers, footprint, machine, native, own_calls, workloads
 from benchmarks.operations import OPERATIONS, actual_size
-from benchmarks.peers import OURS, OURS_SHARED, PEERS, TIMEOUT, Peer, UnsupportedError
+from benchmarks.peers import OURS, PEERS, TIMEOUT, Peer, UnsupportedError
 from benchmarks.plan import OWN, STEP, Cell, Plan
 from benchmarks.sampling import Burst, burst_for, enough, round_order
 from benchmarks.shared_region import CAPACITY, SharedRegion
@@ -39,8 +39,8 @@ class Turn:
             self.rewrite, self.call = own_calls.bind(cell.operation, cell.size, peer)
             return
         if cell.style == STEP:
-            if peer.group is None or peer.name == OURS_SHARED:
-                raise UnsupportedError("no c10d group of its own")
+            if not peer.runs_steps:
+                raise UnsupportedError("no step of a program")
             self.call = workloads.bind(cell.operation, peer.group)
             return
         rank, ranks = dist.get_rank(), dist.get_world_size()

@@ -1,10 +1,18 @@
-// A c10d backend that does nothing: what is left of a call's time is c10d, Python and the clock. The floor of every c10d backend.
+// Two c10d backends that move no data, so what is left of a call's time is c10d, Python and the clock.
+// The floor does nothing. "exchange" also has the ranks exchange one flag each, as any backend must whose operations mean anything.
 // Every operation returns the same finished Work, made once; DistributedDataParallel gets its tensors back through it.
 
-#include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/utils/pybind.h>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include <fcntl.h>
 #include <pybind11/chrono.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <string>
 
 namespace {
 
@@ -27,7 +35,7 @@ class FinishedWork final : public ::c10d::Work {
   Tensors last_;
 };
 
-class NoopBackend final : public ::c10d::Backend {
+class NoopBackend : public ::c10d::Backend {
  public:
   NoopBackend(int rank, int size) : Backend(rank, size) {}
   const std::string getBackendName() const override { return "noop"; }
@@ -44,12 +52,18 @@ class NoopBackend final : public ::c10d::Backend {
   WorkPtr reduce(Tensors&, const ::c10d::ReduceOptions&) override { return work_; }
   WorkPtr allgather(std::vector<Tensors>&, Tensors&, const ::c10d::AllgatherOptions&) override { return work_; }
   WorkPtr _allgather_base(at::Tensor&, at::Tensor&, const ::c10d::AllgatherOptions&) override { return work_; }
-  WorkPtr allgather_into_tensor_coalesced(Tensors&, Tensors&, const ::c10d::AllgatherOptions&) override { return work_; }
+  WorkPtr allgather_into_tensor_coalesced(Tensors&, Tensors&, const ::c10d::AllgatherOptions&) override {
+    return work_;
+  }
   WorkPtr gather(std::vector<Tensors>&, Tensors&, const ::c10d::GatherOptions&) override { return work_; }
   WorkPtr scatter(Tensors&, std::vector<Tensors>&, const ::c10d::ScatterOptions&) override { return work_; }
-  WorkPtr reduce_scatter(Tensors&, std::vector<Tensors>&, const ::c10d::ReduceScatterOptions&) override { return work_; }
+  WorkPtr reduce_scatter(Tensors&, std::vector<Tensors>&, const ::c10d::ReduceScatterOptions&) override {
+    return work_;
+  }
   WorkPtr _reduce_scatter_base(at::Tensor&, at::Tensor&, const ::c10d::ReduceScatterOptions&) override { return work_; }
-  WorkPtr reduce_scatter_tensor_coalesced(Tensors&, Tensors&, const ::c10d::ReduceScatterOptions&) override { return work_; }
+  WorkPtr reduce_scatter_tensor_coalesced(Tensors&, Tensors&, const ::c10d::ReduceScatterOptions&) override {
+    return work_;
+  }
   WorkPtr alltoall_base(at::Tensor&, at::Tensor&, std::vector<int64_t>&, std::vector<int64_t>&,
                         const ::c10d::AllToAllOptions&) override {
     return work_;
@@ -59,8 +73,103 @@ class NoopBackend final : public ::c10d::Backend {
   WorkPtr recv(Tensors&, int, int) override { return work_; }
   WorkPtr barrier(const ::c10d::BarrierOptions&) override { return work_; }
 
+ protected:
+  WorkPtr done() const { return work_; }
+
  private:
   c10::intrusive_ptr<FinishedWork> work_ = c10::make_intrusive<FinishedWork>();
+};
+
+// A word from each rank to each other, alone in its pair of cache lines: how many operations the writer has begun for the reader.
+// It only grows, and nothing but the word travels.
+class Flags {
+ public:
+  Flags(::c10d::Store& store, int rank, int size) : rank_(rank), size_(size) {
+    const auto count = static_cast<std::size_t>(size * size);
+    int file = -1;
+    if (rank == 0) {
+      file = memfd_create("benchmarks_flags", 0);
+      TORCH_CHECK(file >= 0 && ftruncate(file, static_cast<off_t>(count * sizeof(Word))) == 0, "no shared memory");
+      store.set("flags", "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(file));
+    } else {
+      file = open(store.get_to_str("flags").c_str(), O_RDWR);
+      TORCH_CHECK(file >= 0, "no shared memory");
+    }
+    void* memory = mmap(nullptr, count * sizeof(Word), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file, 0);
+    TORCH_CHECK(memory != MAP_FAILED, "no shared memory");
+    words_ = static_cast<Word*>(memory);
+    seen_.resize(static_cast<std::size_t>(size));
+    crowded_ = sysconf(_SC_NPROCESSORS_ONLN) < size;
+  }
+
+  void show(int to) { word(rank_, to).add_one(); }
+  void await(int from) {
+    const std::uint64_t wanted = ++seen_[static_cast<std::size_t>(from)];
+    while (word(from, rank_).value.load(std::memory_order_acquire) < wanted) {
+      if (crowded_) sched_yield();
+    }
+  }
+  void exchange() {
+    for (int other = 0; other < size_; ++other) other == rank_ ? void() : show(other);
+    for (int other = 0; other < size_; ++other) other == rank_ ? void() : await(other);
+  }
+
+ private:
+  struct alignas(128) Word {
+    std::atomic<std::uint64_t> value{0};
+    void add_one() { value.store(value.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
+  };
+  Word& word(int from, int to) { return words_[from * size_ + to]; }
+
+  int rank_;
+  int size_;
+  bool crowded_ = false;
+  Word* words_ = nullptr;
+  std::vector<std::uint64_t> seen_;
+};
+
+class ExchangeBackend final : public NoopBackend {
+ public:
+  ExchangeBackend(::c10d::Store& store, int rank, int size) : NoopBackend(rank, size), flags_(store, rank, size) {}
+  const std::string getBackendName() const override { return "exchange"; }
+
+  WorkPtr allreduce(Tensors& tensors, const ::c10d::AllreduceOptions& options) override {
+    flags_.exchange();
+    return NoopBackend::allreduce(tensors, options);
+  }
+  WorkPtr _allgather_base(at::Tensor&, at::Tensor&, const ::c10d::AllgatherOptions&) override { return exchanged(); }
+  WorkPtr _reduce_scatter_base(at::Tensor&, at::Tensor&, const ::c10d::ReduceScatterOptions&) override {
+    return exchanged();
+  }
+  WorkPtr alltoall_base(at::Tensor&, at::Tensor&, std::vector<int64_t>&, std::vector<int64_t>&,
+                        const ::c10d::AllToAllOptions&) override {
+    return exchanged();
+  }
+  WorkPtr barrier(const ::c10d::BarrierOptions&) override { return exchanged(); }
+  WorkPtr broadcast(Tensors&, const ::c10d::BroadcastOptions& options) override {
+    if (options.rootRank != getRank()) return awaited(static_cast<int>(options.rootRank));
+    for (int other = 0; other < getSize(); ++other) {
+      if (other != getRank()) flags_.show(other);
+    }
+    return done();
+  }
+  WorkPtr send(Tensors&, int destination, int) override {
+    flags_.show(destination);
+    return done();
+  }
+  WorkPtr recv(Tensors&, int source, int) override { return awaited(source); }
+
+ private:
+  WorkPtr exchanged() {
+    flags_.exchange();
+    return done();
+  }
+  WorkPtr awaited(int from) {
+    flags_.await(from);
+    return done();
+  }
+
+  Flags flags_;
 };
 
 }  // namespace
@@ -70,4 +179,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   module.def("create", [](const c10::intrusive_ptr<::c10d::Store>&, int rank, int size, std::chrono::milliseconds) {
     return c10::intrusive_ptr<::c10d::Backend>(c10::make_intrusive<NoopBackend>(rank, size));
   });
+  module.def("create_exchange",
+             [](const c10::intrusive_ptr<::c10d::Store>& store, int rank, int size, std::chrono::milliseconds) {
+               return c10::intrusive_ptr<::c10d::Backend>(c10::make_intrusive<ExchangeBackend>(*store, rank, size));
+             });
 }

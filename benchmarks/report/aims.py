@@ -147,9 +147,10 @@ TARGETS = (
 
 
 def rows(results: Results) -> Iterator[list[str]]:
-    """what, target, measured, reached or missed."""
+    """what, target, measured, and how they compare."""
     for target in TARGETS:
         verdict = target.check(results)
         missed = "missed, machine busy" if results.busy else "**missed**"
+        missed = "out of reach" if verdict.forbidden else missed
         met = "?" if verdict.met is None else "reached" if verdict.met else missed
         yield [target.what, target.wanted, verdict.measured, met]

@@ -5,7 +5,7 @@ from typing import Any
 
 import matplotlib as mpl
 
-from benchmarks.peers import FLOOR, OURS
+from benchmarks.peers import EXCHANGE, FLOOR, OURS
 
 mpl.use("svg")
 mpl.rcParams |= {
@@ -20,7 +20,7 @@ from matplotlib import pyplot as plt  # noqa: E402
 
 __all__ = ["colour", "mpl", "plt", "save"]
 
-_COLOURED = (OURS, "gloo", FLOOR, "deepspeed", "Intel MPI", "Open MPI", "MPICH")
+_COLOURED = (OURS, "gloo", FLOOR, "deepspeed", "Intel MPI", "Open MPI", "MPICH", EXCHANGE)
 
 
 def colour(peer: str) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import operations
-from benchmarks.peers import FLOOR, OURS
+from benchmarks.peers import BARE, OURS
 from benchmarks.plan import C_STYLE
 from benchmarks.report import words
 from benchmarks.report.figures import colour, plt, save
@@ -42,7 +42,7 @@ def _python(results: Results, ranks: int) -> Series:
     """`dist` calls of all c10d backends, direct calls of ours and of DeepSpeed, which has no other."""
     series: Series = {}
     for line in _all_reduce(results, style="dist", ranks=ranks):
-        for peer in (OURS, "gloo", FLOOR):
+        for peer in (OURS, "gloo", *BARE):
             if peer in line.peers:
                 series.setdefault(peer, []).append((line, peer))
     for line in _all_reduce(results, style="direct", ranks=ranks):
@@ -92,7 +92,7 @@ def _latency(axis: Any, results: Results, series: Series) -> None:
 
 def _bandwidth(axis: Any, results: Results, series: Series) -> None:
     for label, points in series.items():
-        found = [(line.size, line.summary(peer)) for line, peer in points if peer != FLOOR]
+        found = [(line.size, line.summary(peer)) for line, peer in points if peer not in BARE]
         rates = [operations.algbw(size, s.median) for size, s in found if s]
         if rates:
             axis.plot([size for size, _ in found], rates, label=label, **_style(label))

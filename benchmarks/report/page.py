@@ -36,6 +36,10 @@ METHOD = """\
 - "of memcpy": time in which a rank could copy the bytes it must copy at least, at the speed of concurrent memcpys
   measured in the same run, over our time. It exceeds 100 % where caches help more than they help the copies."""
 
+UNDER_TARGETS = """\
+<sub>Out of reach: what no backend can spare, measured in the same run, takes longer than the target. A backend that
+only exchanges flags has every rank write one word to each other rank and wait for theirs; it checks, copies and
+returns nothing.</sub>"""
 UNDER_TABLES = """\
 <sub>p50, p5, p95, p99 of the time t of one call, the maximum over ranks; algbw = S / t; busbw = algbw x factor;
 GB = 1e9 bytes. S and factor of each operation: [definitions](#definitions). Ratios: time of the peer / time of
@@ -84,7 +88,8 @@ def _section(results: Results, figures: Sequence[list[str]], *, with_targets: bo
     yield from _facts(results.values)
     yield from ["", *figures[0]]
     if with_targets:
-        yield from ["### Targets", "", *words.table(["what", "target", "measured", ""], list(aims.rows(results))), ""]
+        yield from ["### Targets", "", *words.table(["what", "target", "measured", ""], list(aims.rows(results)))]
+        yield from ["", UNDER_TARGETS, ""]
     yield from ["### Plots", "", *figures[1]]
     for table in tables(results):
         yield from [f"### {table.title}", "", *table.lines, "", UNDER_TABLES, ""]

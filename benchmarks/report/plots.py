@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks import operations
 from benchmarks.operations import OPERATIONS
-from benchmarks.peers import FLOOR, OURS, OURS_SHARED
+from benchmarks.peers import BARE, OURS, OURS_SHARED
 from benchmarks.plan import C_STYLE
 from benchmarks.report import words
 from benchmarks.report.figures import colour, mpl, plt, save
@@ -81,7 +81,7 @@ def bandwidth(results: Results, lines: list[Line], path: Path, title: str) -> No
 
     def draw(axis: Any, lines: list[Line]) -> None:
         for peer in _peers(lines):
-            has = [line for line in lines if peer in line.peers and peer != FLOOR]
+            has = [line for line in lines if peer in line.peers and peer not in BARE]
             rates = [operations.algbw(line.size, line.summary(peer).median) for line in has]  # type: ignore[union-attr]
             if has:
                 axis.plot([line.size for line in has], rates, label=peer, **_style_of(peer, has[0]))
@@ -99,7 +99,7 @@ def bandwidth(results: Results, lines: list[Line], path: Path, title: str) -> No
 def ratio(results: Results, lines: list[Line], path: Path, title: str) -> None:
     def draw(axis: Any, lines: list[Line]) -> None:
         for peer in _peers(lines):
-            has = [line for line in lines if peer not in (OURS, FLOOR) and line.ratio_is_quiet(peer, OURS)]
+            has = [line for line in lines if peer not in (OURS, *BARE) and line.ratio_is_quiet(peer, OURS)]
             found = [line.ratio(peer, OURS) for line in has]
             if not has:
                 continue
@@ -120,7 +120,7 @@ def heat_map(results: Results, lines: list[Line], path: Path, title: str) -> Non
     grid = [[float("nan")] * len(sizes) for _ in names]
     texts = [[""] * len(sizes) for _ in names]
     for line in lines:
-        others = [peer for peer in line.peers if peer not in (OURS, OURS_SHARED, FLOOR)]
+        others = [peer for peer in line.peers if peer not in (OURS, OURS_SHARED, *BARE)]
         found = [ratio.median for peer in others if (ratio := line.quiet_ratio(peer, OURS))]
         row, column = names.index(line.operation), sizes.index(_nominal(line))
         texts[row][column] = "noisy" if others else ""

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from benchmarks import intervals, operations
-from benchmarks.peers import FLOOR, OURS
+from benchmarks.peers import BARE, EXCHANGE, FLOOR, OURS
 from benchmarks.plan import C_STYLE, OWN, STEP
 from benchmarks.report import words
 from benchmarks.results import Line, Results, unique
@@ -63,7 +63,7 @@ def _own_table(results: Results, lines: list[Line], peers: list[str]) -> list[st
 
 
 def _column(peer: str) -> str:
-    return "over the floor" if peer == FLOOR else f"{peer}: time, ratio"
+    return {FLOOR: "over the floor", EXCHANGE: "over an exchange of flags"}.get(peer, f"{peer}: time, ratio")
 
 
 def _times(line: Line) -> list[str]:
@@ -86,7 +86,7 @@ def _row(results: Results, line: Line) -> list[str]:
 
 
 def against(line: Line, peer: str) -> str:
-    """The peer's time and the ratio to ours; or why there is none. Of the floor: how much longer we take."""
+    """The peer's time and the ratio to ours; or why there is none. Of a bare one: how much longer we take."""
     theirs, ratio = line.summary(peer), line.ratio(peer, OURS)
     if theirs is None:
         return line.problem(peer)
@@ -94,7 +94,7 @@ def against(line: Line, peer: str) -> str:
         return words.time(theirs.median)
     if not (line.quiet(peer) and line.quiet(OURS)):
         return words.NOISY
-    if peer == FLOOR:
+    if peer in BARE:
         return "+ " + words.time(intervals.paired_difference(line.samples(OURS), line.samples(peer)).median)
     return f"{words.time(theirs.median)}, {words.ratio(ratio)}"
 

@@ -7,7 +7,7 @@ from benchmarks import intervals
 from benchmarks.intervals import Interval
 from benchmarks.peers import FLOOR, OURS, OURS_SHARED
 from benchmarks.plan import OWN, STEP
-from benchmarks.report import tables, words
+from benchmarks.report import bounds, tables, words
 from benchmarks.results import Line, Results
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -16,10 +16,11 @@ US, MS = 1e-6, 1e-3
 
 @dataclass(frozen=True)
 class Verdict:
-    """met: None where the run cannot tell."""
+    """met: None where the run cannot tell. forbidden: missed, and no backend could have met it in this run."""
 
     measured: str
     met: bool | None
+    forbidden: bool = False
 
 
 NOT_MEASURED = Verdict("not in this run", None)
@@ -52,7 +53,8 @@ def over_floor(allowed: float, **cell: object) -> Check:
         floor, ours = (intervals.summary(line.samples(peer)).median for peer in (FLOOR, OURS))
         text = f"floor {words.time(floor)} + {words.time(more.median)} = {words.time(ours)}"
         error = sum((line.slack(peer) - 1) * seconds for peer, seconds in ((FLOOR, floor), (OURS, ours)))
-        return _judged(text, more, error, lambda extra: extra <= allowed)
+        verdict = _judged(text, more, error, lambda extra: extra <= allowed)
+        return _bounded(verdict, results, line, floor + allowed)
 
     return check
 
@@ -63,13 +65,9 @@ def at_most(limit: float, **cell: object) -> Check:
         if line is None or OURS not in line.peers:
             return NOT_MEASURED
         median = _median(line)
-        floor = f"; floor {words.time(_median(line, FLOOR))}" if FLOOR in line.peers else ""
-        return _judged(
-            words.time(median) + floor,
-            Interval(median, median, median),
-            (line.slack(OURS) - 1) * median,
-            lambda time: time <= limit,
-        )
+        always, error = Interval(median, median, median), (line.slack(OURS) - 1) * median
+        verdict = _judged(words.time(median), always, error, lambda time: time <= limit)
+        return _bounded(verdict, results, line, limit)
 
     return check
 
@@ -84,21 +82,17 @@ def faster(factor: float, peer: str, ours: str = OURS, **cell: object) -> Check:
         ratio = intervals.paired_ratio(line.samples(peer), line.samples(ours))
         error = (line.slack(peer, ours) - 1) * ratio.median
         verdict = _judged(words.ratio(ratio), ratio, error, lambda times: times >= factor)
-        return verdict if verdict.met is not False else _explained(verdict, results, line, _median(line, peer) / factor)
+        return _bounded(verdict, results, line, _median(line, peer) / factor)
 
     return check
 
 
-def _explained(missed: Verdict, results: Results, line: Line, wanted: float) -> Verdict:
-    """Where the floor and the copying that no backend is spared take longer than `wanted`, the verdict says so."""
-    copying = tables.copying_alone(results, line)
-    if copying is None:
-        return missed
-    floor = _median(line, FLOOR) if FLOOR in line.peers and line.level == "python" else 0.0
-    if floor + copying <= wanted:
-        return missed
-    least = f"floor and memcpy alone {words.time(floor + copying)}" if floor else f"memcpy alone {words.time(copying)}"
-    return Verdict(f"{missed.measured}; that is {words.time(wanted)}, {least}", False)
+def _bounded(verdict: Verdict, results: Results, line: Line, wanted: float) -> Verdict:
+    """Where no backend could take as little as `wanted`, the verdict says why."""
+    bound = bounds.least(results, line)
+    if verdict.met is not False or bound is None or bound.seconds <= wanted:
+        return verdict
+    return Verdict(f"{verdict.measured}; wanted {words.time(wanted)}, {bound}", False, forbidden=True)
 
 
 def _judged(text: str, measured: Interval, error: float, reached: Callable[[float], bool]) -> Verdict:

@@ -67,3 +67,11 @@ def test_who_is_short_warms_up_and_the_longest_says_how_many_are_timed() -> None
     assert burst_for(1e-5, 1e-4, crowded=True) == Burst(4, 4)
     assert burst_for(1e-5, 5e-3, crowded=True) == Burst(4, 1)
     assert burst_for(5e-3, 5e-3, crowded=True) == Burst(0, 1)
+
+
+@pytest.mark.parametrize("command", ["install", "run", "report", "compare"])
+def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        command_line.parser().parse_args([command, "--help"])
+    assert end.value.code == 0
+    assert f"benchmarks {command}" in capsys.readouterr().out

@@ -7,7 +7,7 @@ import pytest
 from made_up import cell, made_up, peer, usual
 
 from benchmarks import compare, results
-from benchmarks.peers import FLOOR, OURS
+from benchmarks.peers import EXCHANGE, FLOOR, OURS
 from benchmarks.report import aims, page
 from benchmarks.results import Results
 
@@ -100,12 +100,21 @@ def test_a_target_beyond_memcpy_is_missed_with_the_figures() -> None:
         (what, target): text for what, target, text, _ in aims.rows(made_up([cell("all_reduce", 64 << 20, large)]))
     }
     told = measured["`dist.all_reduce` 64 MiB", "9x gloo"]
-    assert told.endswith("; that is 5.00 ms, floor and memcpy alone 6.71 ms"), told
+    assert told.endswith("; wanted 5.00 ms, the floor and memcpy alone: 6.71 ms"), told
     small = {OURS: peer(200.0), "gloo": peer(2e3), FLOOR: peer(3.0)}
     measured = {
         (what, target): text for what, target, text, _ in aims.rows(made_up([cell("all_reduce", 1 << 20, small)]))
     }
     assert measured["`dist.all_reduce` 1 MiB", "14x gloo"] == "10.0x [10.0, 10.0]"
+
+
+@pytest.mark.parametrize("exchange, verdict", [(3.2, "**missed**"), (3.4, "out of reach")])
+def test_a_target_below_an_exchange_of_flags_is_out_of_reach(exchange: float, verdict: str) -> None:
+    peers = {OURS: peer(3.5), FLOOR: peer(3.0), EXCHANGE: peer(exchange)}
+    rows = {(what, target): rest for what, target, *rest in aims.rows(made_up([cell("all_reduce", 8, peers)]))}
+    told, judged = rows["`dist.all_reduce` 8 B", "floor + 0.3 us"]
+    assert judged == verdict
+    assert ("wanted 3.30 us, a backend that only exchanges flags alone: 3.40 us" in told) == (judged == "out of reach")
 
 
 def test_a_busy_machine_is_said_first_and_condemns_nothing(tmp_path: Path) -> None:
