@@ -43,12 +43,22 @@ void CustomBackend::abort() {
   group_->abort("");
 }
 
-CustomBackend::WorkPtr CustomBackend::launch_all(std::vector<PreparedCall> calls, bool async, Label label, Held held) {
-  if (calls.empty()) return finished_work(label.type);
-  return post_all(calls, async, label, std::move(held));
+CustomBackend::WorkPtr CustomBackend::begin(PreparedCall&& prepared, Label label, const Held& held) {
+  std::shared_ptr<TensorTask> task = make_task(std::move(prepared), held);
+  group_->post(task);
+  // Where the ranks are in step it is over by now, and its Work needs no more than the outputs.
+  if (task->done() && task->status().ok()) return c10::make_intrusive<DoneWork>(label.type, *task, held.outputs.vec());
+  return make_work({std::move(task)}, label, held, true, {});
 }
 
-CustomBackend::WorkPtr CustomBackend::post_all(std::span<PreparedCall> calls, bool async, Label label, Held held) {
+CustomBackend::WorkPtr CustomBackend::launch_all(std::vector<PreparedCall> calls, bool async, Label label,
+                                                 const Held& held) {
+  if (calls.empty()) return finished_work(label.type);
+  return post_all(calls, async, label, held);
+}
+
+CustomBackend::WorkPtr CustomBackend::post_all(std::span<PreparedCall> calls, bool async, Label label,
+                                               const Held& held) {
   WorkPtr work;
   const auto body = [&] {
     TimeoutExtensions::Grant grant;
@@ -58,7 +68,7 @@ CustomBackend::WorkPtr CustomBackend::post_all(std::span<PreparedCall> calls, bo
       if (C10_UNLIKELY(grant.extra.count() > 0)) extend(prepared.call(), grant);
       tasks.push_back(post(std::move(prepared), held, label.type));
     }
-    work = make_work(std::move(tasks), label, std::move(held), async, std::move(grant));
+    work = make_work(std::move(tasks), label, held, async, std::move(grant));
   };
   if (C10_UNLIKELY(at::hasCallbacks())) {
     with_comms(label, held, async, body);
@@ -68,25 +78,27 @@ CustomBackend::WorkPtr CustomBackend::post_all(std::span<PreparedCall> calls, bo
   return work;
 }
 
-std::shared_ptr<TensorTask> CustomBackend::post(PreparedCall&& prepared, const Held& held, ::c10d::OpType type) {
-  Tensors kept = held.inputs;
-  kept.insert(kept.end(), held.outputs.begin(), held.outputs.end());
+std::shared_ptr<TensorTask> CustomBackend::make_task(PreparedCall&& prepared, const Held& held) const {
   const Nanos limit = group_->limit_of(prepared.call());
-  auto task = std::make_shared<TensorTask>(std::move(prepared), limit, std::move(kept));
+  return std::make_shared<TensorTask>(std::move(prepared), limit, held.inputs, held.outputs);
+}
+
+std::shared_ptr<TensorTask> CustomBackend::post(PreparedCall&& prepared, const Held& held, ::c10d::OpType type) {
+  std::shared_ptr<TensorTask> task = make_task(std::move(prepared), held);
   if (C10_UNLIKELY(watched()) && hook_->active()) hook_->follow(task, type);
   group_->post(task);
   return task;
 }
 
-CustomBackend::WorkPtr CustomBackend::make_work(std::vector<std::shared_ptr<TensorTask>> tasks, Label label, Held held,
-                                                bool async, TimeoutExtensions::Grant grant) {
+CustomBackend::WorkPtr CustomBackend::make_work(std::vector<std::shared_ptr<TensorTask>> tasks, Label label,
+                                                const Held& held, bool async, TimeoutExtensions::Grant grant) {
   {
     const std::lock_guard lock(coalescing_mutex_);
     if (coalescing_) coalesced_.insert(coalesced_.end(), tasks.begin(), tasks.end());
   }
   Audience audience;
   if (C10_UNLIKELY(watched())) audience = watch(*tasks.front(), label, held, std::move(grant));
-  auto work = c10::make_intrusive<TaskWork>(group_, std::move(tasks), label, held.inputs, std::move(held.outputs),
+  auto work = c10::make_intrusive<TaskWork>(group_, std::move(tasks), label, held.inputs.vec(), held.outputs.vec(),
                                             std::move(audience));
   if (!async) work->wait(kNoTimeout);
   return work;

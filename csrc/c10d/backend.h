@@ -129,37 +129,40 @@ class CustomBackend final : public ::c10d::Backend {
   void shutdown() override { group_->close(); }
 
  private:
-  // Tensors that an asynchronous call keeps alive. The outputs are its result.
+  // The caller's tensors, which an asynchronous call keeps alive; the outputs are its result. Valid during the call only.
   struct Held {
-    Tensors inputs;
-    Tensors outputs;
-    // all_to_all: rows for each rank and from each rank, as the caller gave them. Valid during the call only.
+    at::TensorList inputs;
+    at::TensorList outputs;
+    // all_to_all: rows for each rank and from each rank, as the caller gave them.
     std::span<const std::int64_t> input_splits{};
     std::span<const std::int64_t> output_splits{};
   };
-  // Synchronous: runs now and returns a finished Work. Else posts and returns a Work that becomes finished; only then hold() is
-  // called.
+  // Synchronous: runs now and returns a finished Work. Else posts and returns a Work that becomes finished.
   template <class Hold>
   WorkPtr launch(PreparedCall&& prepared, bool async, Label label, Hold&& hold);
+  // Asynchronous, and nobody listens.
+  WorkPtr begin(PreparedCall&& prepared, Label label, const Held& held);
   // Several operations with one Work; they go out one after the other.
-  WorkPtr launch_all(std::vector<PreparedCall> calls, bool async, Label label, Held held);
-  WorkPtr post_all(std::span<PreparedCall> calls, bool async, Label label, Held held);
+  WorkPtr launch_all(std::vector<PreparedCall> calls, bool async, Label label, const Held& held);
+  WorkPtr post_all(std::span<PreparedCall> calls, bool async, Label label, const Held& held);
   void run(PreparedCall& prepared);
   // Tells the abort hooks, if the group is over, and throws.
   [[noreturn]] void fail(const Status& status);
+  std::shared_ptr<TensorTask> make_task(PreparedCall&& prepared, const Held& held) const;
   std::shared_ptr<TensorTask> post(PreparedCall&& prepared, const Held& held, ::c10d::OpType type);
-  WorkPtr make_work(std::vector<std::shared_ptr<TensorTask>> tasks, Label label, Held held, bool async,
+  WorkPtr make_work(std::vector<std::shared_ptr<TensorTask>> tasks, Label label, const Held& held, bool async,
                     TimeoutExtensions::Grant grant);
   static WorkPtr finished_work(::c10d::OpType type);
 
   // For those who watch (observed.cpp): the profiler, the flight recorder, hooks, extended timeouts.
-  WorkPtr run_observed(PreparedCall& prepared, Label label, const Held& held, at::RecordFunction& record);
+  WorkPtr run_observed(PreparedCall& prepared, Label label, const Held& held,
+                       std::optional<at::StepCallbacks> callbacks);
   WorkPtr run_watched(PreparedCall& prepared, Label label, const Held& held);
   WorkPtr report_success(::c10d::OpType type, Clock::time_point begin);
   void with_comms(Label label, const Held& held, bool async, const std::function<void()>& body);
   Audience watch(const TensorTask& task, Label label, const Held& held, TimeoutExtensions::Grant grant);
   std::uint64_t log_flight(const Call& call, std::uint64_t sequence, Label label, const Held& held);
-  static void begin_record(at::RecordFunction& record, Label label, const Tensors& inputs);
+  static void begin_record(at::RecordFunction& record, Label label, at::TensorList inputs);
   void extend(Call& call, const TimeoutExtensions::Grant& grant) const;
   // Whether anybody but the profiler may be listening, or ever was.
   bool watched() const { return watched_.load(std::memory_order_relaxed); }
@@ -194,7 +197,7 @@ class CustomBackend final : public ::c10d::Backend {
   std::atomic<bool> watched_;
   int shrinks_ = 0;
   std::mutex coalescing_mutex_;
-  bool coalescing_ = false;
+  std::atomic<bool> coalescing_{false};  // written under the mutex
   std::vector<std::shared_ptr<TensorTask>> coalesced_;
 };
 

@@ -53,8 +53,7 @@ PreparedCall CustomBackend::prepare_all_gather(const at::Tensor& output, const a
 CustomBackend::WorkPtr CustomBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
                                                       const ::c10d::AllgatherOptions& options) {
   return launch(prepare_all_gather(output, input, options), options.asyncOp,
-                {::c10d::OpType::_ALLGATHER_BASE, "customccl:_all_gather_base"},
-                [&] { return Held{{input}, {output}}; });
+                {::c10d::OpType::_ALLGATHER_BASE, "customccl:_all_gather_base"}, [&] { return Held{input, output}; });
 }
 
 CustomBackend::WorkPtr CustomBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
@@ -73,7 +72,7 @@ CustomBackend::WorkPtr CustomBackend::allgather_coalesced(std::vector<Tensors>& 
   TORCH_CHECK_VALUE(outputs.size() == size(),
                     "customccl: all_gather_coalesced needs one list of outputs per rank: got ", outputs.size(),
                     " in a group of ", size());
-  Held held{inputs, {}};
+  Tensors gathered;
   std::vector<PreparedCall> calls;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     Tensors column;
@@ -83,10 +82,10 @@ CustomBackend::WorkPtr CustomBackend::allgather_coalesced(std::vector<Tensors>& 
       column.push_back(list[i]);
     }
     calls.push_back(prepare_all_gather_list(column, inputs[i], options));
-    held.outputs.insert(held.outputs.end(), column.begin(), column.end());
+    gathered.insert(gathered.end(), column.begin(), column.end());
   }
   return launch_all(std::move(calls), options.asyncOp,
-                    {::c10d::OpType::ALLGATHER_COALESCED, "customccl:all_gather_coalesced"}, std::move(held));
+                    {::c10d::OpType::ALLGATHER_COALESCED, "customccl:all_gather_coalesced"}, {inputs, gathered});
 }
 
 CustomBackend::WorkPtr CustomBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
@@ -108,7 +107,7 @@ CustomBackend::WorkPtr CustomBackend::gather(std::vector<Tensors>& outputs, Tens
   }
   prepared.set_timeout(options.timeout);
   return launch(std::move(prepared), options.asyncOp, {::c10d::OpType::GATHER, "customccl:gather"},
-                [&] { return Held{inputs, root ? outputs[0] : Tensors()}; });
+                [&] { return Held{inputs, root ? at::TensorList(outputs[0]) : at::TensorList()}; });
 }
 
 // The output counts on the root only; elsewhere c10d gives an empty one.
@@ -126,7 +125,7 @@ CustomBackend::WorkPtr CustomBackend::gather_single(at::Tensor& output, at::Tens
   }
   prepared.set_timeout(options.timeout);
   return launch(std::move(prepared), options.asyncOp, {::c10d::OpType::GATHER, "customccl:gather"},
-                [&] { return Held{{input}, {output}}; });
+                [&] { return Held{input, output}; });
 }
 
 CustomBackend::WorkPtr CustomBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
@@ -148,7 +147,7 @@ CustomBackend::WorkPtr CustomBackend::scatter(Tensors& outputs, std::vector<Tens
   }
   prepared.set_timeout(options.timeout);
   return launch(std::move(prepared), options.asyncOp, {::c10d::OpType::SCATTER, "customccl:scatter"},
-                [&] { return Held{root ? inputs[0] : Tensors(), outputs}; });
+                [&] { return Held{root ? at::TensorList(inputs[0]) : at::TensorList(), outputs}; });
 }
 
 CustomBackend::WorkPtr CustomBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
@@ -161,7 +160,7 @@ CustomBackend::WorkPtr CustomBackend::alltoall_base(at::Tensor& output, at::Tens
   prepared.check_own_block(getRank());
   prepared.set_timeout(options.timeout);
   return launch(std::move(prepared), options.asyncOp, {::c10d::OpType::ALLTOALL_BASE, "customccl:all_to_all"},
-                [&] { return Held{{input}, {output}, input_splits, output_splits}; });
+                [&] { return Held{input, output, input_splits, output_splits}; });
 }
 
 CustomBackend::WorkPtr CustomBackend::alltoall(Tensors& outputs, Tensors& inputs,

@@ -86,7 +86,7 @@ CustomBackend::WorkPtr CustomBackend::_reduce_scatter_base(at::Tensor& output, a
                                                            const ::c10d::ReduceScatterOptions& options) {
   return launch(prepare_reduce_scatter(output, input, options), options.asyncOp,
                 {::c10d::OpType::_REDUCE_SCATTER_BASE, "customccl:_reduce_scatter_base"},
-                [&] { return Held{{input}, {output}}; });
+                [&] { return Held{input, output}; });
 }
 
 CustomBackend::WorkPtr CustomBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,

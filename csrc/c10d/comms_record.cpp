@@ -32,15 +32,14 @@ std::string name_of(const Comms& comms) {
   }
 }
 
-std::int64_t elements(const std::vector<at::Tensor>& tensors) {
+std::int64_t elements(at::TensorList tensors) {
   std::int64_t sum = 0;
   for (const at::Tensor& tensor : tensors) sum += tensor.numel();
   return sum;
 }
 
 // What goes to, or comes from, each rank: rows where the caller gave them; elements where each rank has a tensor of its own.
-std::vector<std::int64_t> splits_of(const Comms& comms, std::span<const std::int64_t> given,
-                                    const std::vector<at::Tensor>& tensors) {
+std::vector<std::int64_t> splits_of(const Comms& comms, std::span<const std::int64_t> given, at::TensorList tensors) {
   std::vector<std::int64_t> splits(given.begin(), given.end());
   if (comms.type == ::c10d::OpType::ALLTOALL) {
     for (const at::Tensor& tensor : tensors) splits.push_back(tensor.numel());

@@ -5,7 +5,6 @@
 #include <functional>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "c10d/compat.h"
 #include "engines/group_spec.h"
@@ -21,8 +20,8 @@ struct Comms {
   bool p2p;
   bool async;
   ::c10d::OpType type;
-  const std::vector<at::Tensor>& inputs;
-  const std::vector<at::Tensor>& outputs;
+  at::TensorList inputs;
+  at::TensorList outputs;
   std::span<const std::int64_t> input_splits;  // all_to_all
   std::span<const std::int64_t> output_splits;
 };

@@ -7,13 +7,16 @@ namespace customccl::torch_shim {
 template <class Hold>
 CustomBackend::WorkPtr CustomBackend::launch(PreparedCall&& prepared, bool async, Label label, Hold&& hold) {
   if (!async) {
-    // What the base class does for asynchronous Works: one profiler event, with the shapes of the inputs.
-    at::RecordFunction record(at::RecordScope::USER_SCOPE);
-    if (C10_UNLIKELY(record.isActive() || watched())) return run_observed(prepared, label, hold(), record);
+    std::optional<at::StepCallbacks> callbacks = at::getStepCallbacksUnlessEmpty(at::RecordScope::USER_SCOPE);
+    if (C10_UNLIKELY(callbacks || watched())) return run_observed(prepared, label, hold(), std::move(callbacks));
     run(prepared);
     return finished_work(label.type);
   }
-  return post_all({&prepared, 1}, true, label, hold());
+  if (C10_UNLIKELY(at::getStepCallbacksUnlessEmpty(at::RecordScope::USER_SCOPE) || watched() ||
+                   coalescing_.load(std::memory_order_relaxed))) {
+    return post_all({&prepared, 1}, true, label, hold());
+  }
+  return begin(std::move(prepared), label, hold());
 }
 
 // c10d hands over lists that hold exactly one tensor.

@@ -24,7 +24,7 @@ Note post_note(Communicator& group, Op op, int peer, int tag, Nanos limit) {
   op == Op::kSend ? prepared.add_input(nothing) : prepared.add_output(nothing);
   prepared.call().peer = peer;
   prepared.call().tag = tag;
-  auto note = std::make_shared<TensorTask>(std::move(prepared), limit, std::vector<at::Tensor>());
+  auto note = std::make_shared<TensorTask>(std::move(prepared), limit, at::TensorList(), at::TensorList());
   group.post(note);
   return note;
 }

@@ -29,7 +29,7 @@ std::string flight_name(::c10d::OpType type, const char* title, int rank, int pe
   }
 }
 
-std::vector<FlightLog::Shape> shapes_of(const std::vector<at::Tensor>& tensors) {
+std::vector<FlightLog::Shape> shapes_of(at::TensorList tensors) {
   std::vector<FlightLog::Shape> shapes;
   for (const at::Tensor& tensor : tensors) shapes.push_back({tensor.sizes().vec(), tensor.scalar_type()});
   return shapes;
@@ -37,7 +37,7 @@ std::vector<FlightLog::Shape> shapes_of(const std::vector<at::Tensor>& tensors) 
 
 }  // namespace
 
-void CustomBackend::begin_record(at::RecordFunction& record, Label label, const Tensors& inputs) {
+void CustomBackend::begin_record(at::RecordFunction& record, Label label, at::TensorList inputs) {
   const std::vector<c10::IValue> values(inputs.begin(), inputs.end());
   record._setAsync();  // torch's own Works are asynchronous events, and its tests expect one
   record.before(label.title, c10::ArrayRef<const c10::IValue>(values.data(), values.size()));
@@ -83,8 +83,10 @@ void CustomBackend::with_comms(Label label, const Held& held, bool async, const 
 }
 
 CustomBackend::WorkPtr CustomBackend::run_observed(PreparedCall& prepared, Label label, const Held& held,
-                                                   at::RecordFunction& record) {
-  if (!record.isActive()) return run_watched(prepared, label, held);
+                                                   std::optional<at::StepCallbacks> callbacks) {
+  if (!callbacks) return run_watched(prepared, label, held);
+  // What the base class does for asynchronous Works: one profiler event, with the shapes of the inputs.
+  at::RecordFunction record(std::move(*callbacks));
   WorkPtr work;
   with_comms(label, held, false, [&] {
     begin_record(record, label, held.inputs);

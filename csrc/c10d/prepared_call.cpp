@@ -50,7 +50,7 @@ View PreparedCall::view_of(const at::Tensor& tensor, bool output) {
   TORCH_CHECK_VALUE(!tensor.is_conj() && !tensor.is_neg(), "customccl: ", op_name(call_),
                     " got a lazily conjugated or negated tensor; call resolve_conj() or resolve_neg() first");
   take_dtype(tensor);
-  if (output) {
+  if (output && !tensor.is_contiguous()) {
     TORCH_CHECK_VALUE(at::has_internal_overlap(tensor) != at::MemOverlap::Yes, "customccl: ", op_name(call_),
                       " cannot write to an expanded tensor (sizes ", tensor.sizes(), ", strides ", tensor.strides(),
                       "): several of its elements are the same memory. Use clone()");

@@ -196,7 +196,7 @@ std::chrono::milliseconds TaskWork::getTimeout() const {
 
 FuturePtr DoneWork::getFuture() {
   FuturePtr future = make_future();
-  future->markCompleted(c10::IValue(std::vector<at::Tensor>{}));
+  future->markCompleted(c10::IValue(outputs_));
   return future;
 }
 

@@ -18,8 +18,9 @@ namespace customccl::torch_shim {
 // One asynchronous call: keeps its tensors alive until it is done.
 class TensorTask final : public Task {
  public:
-  TensorTask(PreparedCall&& prepared, Nanos limit, std::vector<at::Tensor> kept)
-      : Task(prepared.call(), limit), prepared_(std::move(prepared)), kept_(std::move(kept)) {
+  TensorTask(PreparedCall&& prepared, Nanos limit, at::TensorList inputs, at::TensorList outputs)
+      : Task(prepared.call(), limit), prepared_(std::move(prepared)), kept_(inputs.begin(), inputs.end()) {
+    if (outputs.data() != inputs.data()) kept_.append(outputs.begin(), outputs.end());
     prepared_.attach(call());
   }
 
@@ -31,7 +32,7 @@ class TensorTask final : public Task {
 
  private:
   PreparedCall prepared_;
-  std::vector<at::Tensor> kept_;
+  c10::SmallVector<at::Tensor, 2> kept_;
   Clock::time_point begun_ = Clock::now();
   std::mutex mutex_;
   bool fired_ = false;
@@ -129,26 +130,43 @@ class TaskWork final : public ::c10d::Work {
   std::uint64_t key_;
 };
 
-// Done from the start: what a synchronous call returns. Where nobody listens it holds nothing, and one serves all calls.
+// Done from the start: what a synchronous call returns, and an asynchronous one that was over before it returned. Where nobody
+// listens to a synchronous call it holds nothing, and one serves all calls.
 class DoneWork final : public ::c10d::Work {
  public:
   explicit DoneWork(::c10d::OpType type = ::c10d::OpType::UNKNOWN) : Work(-1, type) {}
   DoneWork(::c10d::OpType type, std::uint64_t key, Nanos took) : Work(-1, type), key_(key), took_(took) {}
+  DoneWork(::c10d::OpType type, const TensorTask& task, std::vector<at::Tensor> outputs)
+      : Work(-1, type),
+        outputs_(std::move(outputs)),
+        took_(task.ended() - task.begun()),
+        sequence_(task.operation().sequence),
+        source_(task.source()),
+        limit_(task.deadline().limit()) {}
   bool isCompleted() override { return true; }
   bool isSuccess() const override { return true; }
   bool wait(std::chrono::milliseconds) override {
     Work::synchronize();
     return true;
   }
-  std::vector<at::Tensor> result() override { return {}; }
+  int sourceRank() const override { return sequence_ ? source_ : Work::sourceRank(); }
+  std::vector<at::Tensor> result() override { return outputs_; }
   FuturePtr getFuture() override;
   FuturePtr getFutureResult() override;
   float getDuration() const override { return took_ ? milliseconds(*took_) : Work::getDuration(); }
+  std::uint64_t getSequencenumber() const override { return sequence_ ? *sequence_ : Work::getSequencenumber(); }
+  std::chrono::milliseconds getTimeout() const CUSTOMCCL_OVERRIDE_SINCE_2_14 {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(limit_);
+  }
   std::uint64_t getCompletionKey() const CUSTOMCCL_OVERRIDE_SINCE_2_15 { return key_; }
 
  private:
+  std::vector<at::Tensor> outputs_;
   std::uint64_t key_ = 0;
   std::optional<Nanos> took_;
+  std::optional<std::uint64_t> sequence_;  // of an asynchronous call
+  int source_ = -1;
+  Nanos limit_{0};
 };
 
 }  // namespace customccl::torch_shim

@@ -11,12 +11,14 @@ void Finished::deliver() {
   if (tasks_.empty()) return;
   // Another thread of this process may sleep until one of them is done.
   if (HostArena* arena = HostArena::existing(); arena != nullptr) arena->header().bell.ring(true);
-  for (auto& task : std::exchange(tasks_, {})) {
-    if (Progress::is_this_thread()) {
-      Callbacks::get().run(std::move(task));
-    } else {
-      task->completed();
-    }
+  for (auto& task : std::exchange(tasks_, {})) deliver(std::move(task));
+}
+
+void Finished::deliver(std::shared_ptr<Task> task) {
+  if (Progress::is_this_thread()) {
+    Callbacks::get().run(std::move(task));
+  } else {
+    task->completed();
   }
 }
 
@@ -37,7 +39,6 @@ bool Lane::drive_locked() {
 void Lane::post(Task& task, int looks, std::shared_ptr<Task> keep_alive) {
   mutex_.lock();
   Finished finished;
-  task.keep_alive_ = std::move(keep_alive);
   count(1);
   if (closed_ || (paused_ && !task.pauses())) {
     finish(task, refusal(task), finished);
@@ -49,9 +50,16 @@ void Lane::post(Task& task, int looks, std::shared_ptr<Task> keep_alive) {
       if (crowded()) looks = 1;
       while (--looks > 0 && running() && !advance_until(task, finished)) relax();
     }
-    if (!task.done()) task.deadline_.start();
+  }
+  const bool over = task.done();
+  if (!over) {
+    task.deadline_.start();
+    task.keep_alive_ = keep_alive;
+  } else if (keep_alive != nullptr) {
+    task.ended_ = Clock::now();
   }
   leave(finished);
+  if (over && keep_alive != nullptr) Finished::deliver(std::move(keep_alive));
 }
 
 void Lane::reject(Task& task, std::shared_ptr<Task> keep_alive) {

@@ -16,6 +16,8 @@ class Finished {
  public:
   // Not in a destructor: a callback may need Python, and Python unwinds the threads that it meets while it ends.
   void deliver();
+  // The same for one that nobody can be waiting for.
+  static void deliver(std::shared_ptr<Task> task);
   void add(std::shared_ptr<Task> task) { tasks_.push_back(std::move(task)); }
 
   Status failure;  // not ok: the group is to be closed with this

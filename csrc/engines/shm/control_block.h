@@ -21,15 +21,17 @@ namespace customccl::shm {
 
 inline constexpr std::size_t kInlineBytes = 48;
 
-// Flag, fingerprint and small data travel in one cache line. The record behind it is read only when fingerprints differ.
+// Flag, fingerprint and small data travel in one cache line. The record behind it is read only when fingerprints differ; it is
+// written after the flag, so that nobody waits for it, and `recorded` says that it is there. It lives as long as its turn.
 // 128 bytes: the adjacent-line prefetcher pulls lines in pairs, so two writers 64 bytes apart slow each other.
 struct alignas(128) Line {
   std::atomic<std::uint64_t> turn{0};  // written last, with release order
   std::uint64_t signature = 0;
   std::byte payload[kInlineBytes]{};
+  std::atomic<std::uint64_t> recorded{0};  // the turn of `record`; written last, with release order
   CallRecord record;
 };
-static_assert(offsetof(Line, record) == 64 && sizeof(Line) == 128);
+static_assert(offsetof(Line, recorded) == 64 && sizeof(Line) == 128);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "shared between processes");
 
 // Why a rank gave the group up, for its peers' messages.

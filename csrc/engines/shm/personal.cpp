@@ -25,6 +25,7 @@ struct Outgoing {
   bool in_line = false;   // all of it in the flag line
   std::size_t chunk = 0;  // elements per receiver and phase
   std::size_t place = 0;  // bytes before the block of the receiver asked for
+  std::size_t room = 0;   // bytes of a slot that one phase uses
 };
 
 Outgoing layout_of(const Context& context, const Operation& op, int sender, int receiver) {
@@ -34,21 +35,25 @@ Outgoing layout_of(const Context& context, const Operation& op, int sender, int 
   std::size_t before = 0;
   std::size_t total = 0;
   std::size_t total_before = 0;
+  std::size_t longest = 0;
   for (int other = 0; other < context.size(); ++other) {
     const std::size_t count = context.pairs.sent(sender, other);
     if (other == sender || (count == 0 && !mutual)) continue;
     ++receivers;
     total += count;
+    longest = std::max(longest, count);
     if (other < receiver) {
       ++before;
       total_before += count;
     }
   }
-  if (total * element <= kInlineBytes) return {true, total, total_before * element};
+  if (total * element <= kInlineBytes) return {true, total, total_before * element, 0};
   constexpr std::size_t kLarge = std::numeric_limits<std::size_t>::max();
   const std::size_t chunk = context.staging.chunk_bytes(mutual ? kLarge : total * element);
-  const std::size_t share = chunk / receivers / kCacheLine * kCacheLine;
-  return {false, share / element, before * share};
+  const std::size_t limit = chunk / receivers / kCacheLine * kCacheLine;
+  const std::size_t share = std::min(limit, round_up(longest * element, kCacheLine));
+  const std::size_t chunks = ceil_div(longest * element, limit);
+  return {false, share / element, before * share, context.staging.room_for(receivers * share, chunks)};
 }
 
 std::size_t phases_needed(const Context& context, const Operation& op) {
@@ -89,7 +94,7 @@ void copy_in(const Context& context, const Operation& op, std::uint32_t phase) {
     const Outgoing outgoing = layout_of(context, op, context.rank(), receiver);
     const Range range = chunk_of(block.count, outgoing.chunk, phase);
     std::byte* base = outgoing.in_line ? context.members.own_line(op.first_turn).payload
-                                       : context.staging.own_slot(op.first_turn + phase, context.staging.slot_bytes());
+                                       : context.staging.own_slot(op.first_turn + phase, outgoing.room);
     if (range.count == 0) continue;
     pack(base + outgoing.place, block, range.first, range.count, size_of(call.dtype), op.store);
   }
@@ -104,9 +109,8 @@ void copy_out(const Context& context, const Operation& op, std::uint32_t phase) 
     const Outgoing outgoing = layout_of(context, op, sender, context.rank());
     const Range range = chunk_of(count, outgoing.chunk, phase - 1);
     if (range.count == 0) continue;
-    const std::byte* base = outgoing.in_line
-                                ? context.members.line(sender, op.first_turn).payload
-                                : context.staging.slot(sender, op.first_turn + phase - 1, context.staging.slot_bytes());
+    const std::byte* base = outgoing.in_line ? context.members.line(sender, op.first_turn).payload
+                                             : context.staging.slot(sender, op.first_turn + phase - 1, outgoing.room);
     unpack(output_from(call, sender), range.first, range.count, base + outgoing.place, size_of(call.dtype),
            op.output_store);
   }

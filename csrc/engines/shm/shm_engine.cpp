@@ -7,6 +7,9 @@ namespace customccl::shm {
 
 namespace {
 
+// Peers may learn late that a rank is on another processor now: it is a hint.
+constexpr std::uint64_t kShowProcessor = 16;
+
 // Outputs of all ranks that exceed the last-level cache will not be found there; written around it, no line of them is read first.
 Store output_store(const Call& call, int size) {
   const std::size_t bytes = count_of(call.outputs) * size_of(call.dtype);
@@ -34,10 +37,11 @@ Status ShmEngine::start(Operation& op) {
   Line& line = members_->own_line(op.first_turn);
   signature_ = fingerprint(op, pairs_) ^ members_->identity();
   line.signature = signature_;
-  line.record = record_of(*op.call, op.sequence);
   shown_.show(line);
   members_->publish(op.first_turn);
-  members_->show_processor();
+  line.record = record_of(*op.call, op.sequence);
+  line.recorded.store(op.first_turn, std::memory_order_release);
+  if (op.sequence % kShowProcessor == 0) members_->show_processor();
   turn_ = op.first_turn;
   op.phase = 1;
   op.cursor = 0;
@@ -48,7 +52,9 @@ Status ShmEngine::advance(Operation& op, Step& step) {
   step = Step::kWaiting;
   if (!members_->reached(op.first_turn + op.phase - 1, op.cursor)) return {};
   if (op.phase == 1) {
-    if (Status status = enter(op); !status.ok()) return status;
+    const bool same = same_fingerprints(op);
+    if (!same && !all_recorded(op)) return {};
+    if (Status status = enter(op, same); !status.ok()) return status;
   }
   if (Status status = op.algorithm->run(context_, op, op.phase); !status.ok()) return status;
   if (op.phase == op.last_phase) {
@@ -64,9 +70,14 @@ Status ShmEngine::advance(Operation& op, Step& step) {
   return {};
 }
 
-Status ShmEngine::enter(Operation& op) {
+Status ShmEngine::enter(Operation& op, bool same) {
   if (op.measured) op.resumed = Clock::now();
-  if (Status status = compare_calls(op); !status.ok()) return status;
+  const bool personal = is_personal(op.call->op);
+  if (!same || (personal && !pairs_.uniform())) {
+    if (Status status = compare_records(op); !status.ok()) return status;
+  } else if (personal) {
+    pairs_.assume_uniform(*op.call, context_.size());
+  }
   if (op.algorithm->shows != Shows::kNothing) {
     if (Status status = shown_.find(*op.call, op.first_turn); !status.ok()) return status;
     if (shown_.any()) ++op.last_phase;
@@ -74,16 +85,22 @@ Status ShmEngine::enter(Operation& op) {
   return op.algorithm->uses_staging ? staging_.ensure_all() : Status{};
 }
 
-Status ShmEngine::compare_calls(const Operation& op) {
-  bool same = true;
+bool ShmEngine::same_fingerprints(const Operation& op) const {
   for (int member = 0; member < context_.size(); ++member) {
-    same = same && members_->line(member, op.first_turn).signature == signature_;
+    if (members_->line(member, op.first_turn).signature != signature_) return false;
   }
+  return true;
+}
+
+bool ShmEngine::all_recorded(const Operation& op) const {
+  for (int member = 0; member < context_.size(); ++member) {
+    if (!recorded(op, member)) return false;
+  }
+  return true;
+}
+
+Status ShmEngine::compare_records(const Operation& op) {
   const bool personal = is_personal(op.call->op);
-  if (same && (!personal || pairs_.uniform())) {
-    if (personal) pairs_.assume_uniform(*op.call, context_.size());
-    return {};
-  }
   const CallRecord own = record_of(*op.call, op.sequence);
   for (int member = 0; member < context_.size(); ++member) {
     const Line& line = members_->line(member, op.first_turn);
@@ -99,7 +116,12 @@ Status ShmEngine::compare_calls(const Operation& op) {
 
 std::vector<int> ShmEngine::awaited(const Operation& op) const {
   if (op.phase == 0) return {};
-  return members_->not_reached(op.first_turn + op.phase - 1);
+  std::vector<int> members = members_->not_reached(op.first_turn + op.phase - 1);
+  if (!members.empty() || op.phase > 1) return members;
+  for (int member = 0; member < context_.size(); ++member) {
+    if (!recorded(op, member)) members.push_back(member);
+  }
+  return members;
 }
 
 }  // namespace customccl::shm

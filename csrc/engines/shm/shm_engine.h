@@ -34,9 +34,15 @@ class ShmEngine final : public Engine {
 
  private:
   StorePolicy& store_policy() { return shown_.input(context_.rank()) != nullptr ? shown_store_policy_ : store_policy_; }
-  // All ranks have shown what they called: is it the same?
-  Status compare_calls(const Operation& op);
-  Status enter(Operation& op);
+  // All ranks have shown the fingerprint of what they called: is it the same?
+  bool same_fingerprints(const Operation& op) const;
+  bool recorded(const Operation& op, int member) const {
+    return members_->line(member, op.first_turn).recorded.load(std::memory_order_acquire) == op.first_turn;
+  }
+  bool all_recorded(const Operation& op) const;
+  // Their records too, where it is not. A difference in counts per pair is none.
+  Status compare_records(const Operation& op);
+  Status enter(Operation& op, bool same);
 
   std::unique_ptr<Members> members_;
   Staging staging_;
