@@ -33,7 +33,9 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_compare(compare: argparse.ArgumentParser) -> None:
-    compare.add_argument("old", metavar="OLD", help="a results file; or a commit, or a source tree with built libraries")
+    compare.add_argument(
+        "old", metavar="OLD", help="a results file; or a commit, or a source tree with built libraries"
+    )
     compare.add_argument("new", metavar="NEW", help="the same")
     compare.add_argument("--reference", default="gloo", help="files: the peer whose time cancels the machine's")
     compare.add_argument("--ops", default="all_reduce,all_gather,broadcast,barrier", help="trees: what is measured")
