@@ -5,6 +5,7 @@ the file is chosen by `torch.__version__` before anything is loaded, and a missi
 undefined symbol.
 """
 
+import functools
 import importlib
 import importlib.metadata
 import json
@@ -50,6 +51,12 @@ def load() -> ModuleType:
             f"torch_customccl {__version__}: the shim for torch {minor} does not load ({error}); rebuild it with: "
             f"{rebuild_command()}"
         ) from error
+
+
+@functools.cache
+def shim() -> ModuleType:
+    """load(), without looking for files again: every new group asks."""
+    return load()
 
 
 def rebuild_command() -> str:

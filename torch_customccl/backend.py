@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from torch_customccl._fallback import over_gloo
-from torch_customccl._loader import load
+from torch_customccl._loader import shim
 
 
 def create(group: Any, options: Any) -> Any:
@@ -63,10 +63,10 @@ def meet(
     options: Any = None,
 ) -> Any:
     """make_backend() in a store that no other group uses."""
-    shim = load()
-    ours = options if isinstance(options, shim.Options) else None
+    module = shim()
+    ours = options if isinstance(options, module.Options) else None
     try:
-        backend = shim.create_backend(keys, rank, size, timeout, name, list(global_ranks) or list(range(size)), ours)
+        backend = module.create_backend(keys, rank, size, timeout, name, list(global_ranks) or list(range(size)), ours)
     except dist.DistNetworkError as error:  # raised on every rank of the group, or on none
         return over_gloo(keys, rank, size, timeout, name, str(error))
     _clean_up(keys, rank)
@@ -115,7 +115,7 @@ def _count_key(rank: int) -> str:
 
 def _deferred(options: Any) -> Any:
     """Options for a group that meets nobody until reconfigure()."""
-    kind = load().Options
+    kind = shim().Options
     own = copy.copy(options) if isinstance(options, kind) else kind()
     own.enable_reconfigure = True
     return own

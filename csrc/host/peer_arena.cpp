@@ -43,11 +43,15 @@ class Registry {
   std::map<Id128, std::weak_ptr<PeerArena>> arenas_;
 };
 
-std::string boot_id() {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string text;
-  std::getline(file, text);
-  return text.empty() ? "unknown" : text;
+// Never destroyed: threads may still attach while the process exits.
+const std::string& boot_id() {
+  static const auto& once = *new std::string([] {
+    std::ifstream file("/proc/sys/kernel/random/boot_id");
+    std::string text;
+    std::getline(file, text);
+    return text.empty() ? std::string("unknown") : text;
+  }());
+  return once;
 }
 
 Status unreachable(const ArenaAddress& address, const std::string& why) {

@@ -104,6 +104,9 @@ double cgroup_cpu_limit_below(const std::string& root) {
   return tightest;
 }
 
-double cgroup_cpu_limit() { return cgroup_cpu_limit_below(""); }
+double cgroup_cpu_limit() {
+  static const double limit = cgroup_cpu_limit_below("");
+  return limit;
+}
 
 }  // namespace customccl

@@ -14,7 +14,7 @@ using CpuSet = std::bitset<kMaxCpus>;
 // The processors this process may run on, now (sched_getaffinity).
 CpuSet affinity();
 
-// How many processors' worth of time the cgroup and its parents grant (version 1 or 2); 0 = no limit.
+// How many processors' worth of time the cgroup and its parents grant (version 1 or 2); 0 = no limit. Read at the first call.
 double cgroup_cpu_limit();
 
 enum class InstructionSet { kBaseline, kAvx2, kAvx512 };

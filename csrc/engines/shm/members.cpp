@@ -44,14 +44,18 @@ Status Members::meet(const GroupSpec& spec, Bootstrap& bootstrap, const Deadline
             "ranks of one host share memory in groups of at most " + std::to_string(kMaxMembers)};
   }
   std::unique_ptr<Members> members(new Members(spec));
-  if (Status status = members->announce(bootstrap); !status.ok()) {
+  std::string own;
+  if (Status status = members->announce(bootstrap, own); !status.ok()) {
     // The others shall not wait for a record that never comes.
     const std::string why = "no shared memory: " + status.message;
     if (Status told = bootstrap.put(key_of_rank(spec.rank), why); !told.ok()) return told;
     return {Code::kUnreachable, std::move(status.message), members->global_rank(spec.rank)};
   }
   for (int member = 0; member < spec.size; ++member) {
-    Status status = members->learn(member, bootstrap, deadline);
+    // A store is asked as little as possible: each question takes it a tenth of what the whole meeting takes.
+    std::string text = own;
+    Status status = member == spec.rank ? Status{} : members->look_up(member, bootstrap, deadline, text);
+    if (status.ok()) status = members->learn(member, text, deadline);
     if (status.ok()) continue;
     members->fail(status);
     return status;
@@ -63,7 +67,7 @@ Status Members::meet(const GroupSpec& spec, Bootstrap& bootstrap, const Deadline
   return {};
 }
 
-Status Members::announce(Bootstrap& bootstrap) {
+Status Members::announce(Bootstrap& bootstrap, std::string& text) {
   if (Status status = HostArena::get(arena_); !status.ok()) return status;
   reclaim_limbo();
   generation_ = fork_generation();
@@ -88,18 +92,21 @@ Status Members::announce(Bootstrap& bootstrap) {
   record.ring_bytes = ring_bytes_;
   record.size = spec_.size;
   record.cpus = affinity();
-  return bootstrap.put(key_of_rank(spec_.rank), record.to_text());
+  text = record.to_text();
+  return bootstrap.put(key_of_rank(spec_.rank), text);
 }
 
-Status Members::learn(int member, Bootstrap& bootstrap, const Deadline& deadline) {
+Status Members::look_up(int member, Bootstrap& bootstrap, const Deadline& deadline, std::string& text) const {
+  Status status = bootstrap.get(key_of_rank(member), deadline, text);
+  if (status.ok()) return status;
+  status.culprit = global_rank(member);
+  status.message = "global rank " + std::to_string(global_rank(member)) + " did not join: " + status.message;
+  return status;
+}
+
+Status Members::learn(int member, const std::string& text, const Deadline& deadline) {
   const auto index = static_cast<std::size_t>(member);
   const std::string who = "global rank " + std::to_string(global_rank(member));
-  std::string text;
-  if (Status status = bootstrap.get(key_of_rank(member), deadline, text); !status.ok()) {
-    status.culprit = global_rank(member);
-    status.message = who + " did not join: " + status.message;
-    return status;
-  }
   MemberRecord record;
   Status status = MemberRecord::from_text(text, record);
   if (status.ok() && record.size != spec_.size) {

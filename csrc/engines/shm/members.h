@@ -97,9 +97,11 @@ class Members {
 
  private:
   explicit Members(GroupSpec spec) : spec_(std::move(spec)) {}
-  Status announce(Bootstrap& bootstrap);
+  // Shows this rank's record, and gives it in `text`.
+  Status announce(Bootstrap& bootstrap, std::string& text);
   bool left(int member) const;
-  Status learn(int member, Bootstrap& bootstrap, const Deadline& deadline);
+  Status look_up(int member, Bootstrap& bootstrap, const Deadline& deadline, std::string& text) const;
+  Status learn(int member, const std::string& text, const Deadline& deadline);
 
   GroupSpec spec_;
   HostArena* arena_ = nullptr;
