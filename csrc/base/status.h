@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -21,15 +22,31 @@ enum class Code : std::uint8_t {
   kSystem,           // the operating system refused something
 };
 
+// Two words while all is well: every step of every operation returns one.
 struct [[nodiscard]] Status {
   Code code = Code::kOk;
-  int culprit = -1;     // global rank that caused it, or -1
-  std::string message;  // a whole sentence or two, for a person
+  int culprit = -1;  // global rank that caused it, or -1
 
   Status() = default;
-  Status(Code code_, std::string message_, int culprit_ = -1)
-      : code(code_), culprit(culprit_), message(std::move(message_)) {}
+  Status(Code code_, std::string message, int culprit_ = -1)
+      : code(code_), culprit(culprit_), message_(std::make_unique<std::string>(std::move(message))) {}
+  Status(const Status& other) : code(other.code), culprit(other.culprit) {
+    if (other.message_ != nullptr) message_ = std::make_unique<std::string>(*other.message_);
+  }
+  Status(Status&&) noexcept = default;
+  Status& operator=(const Status& other) { return *this = Status(other); }
+  Status& operator=(Status&&) noexcept = default;
+  ~Status() = default;
+
   bool ok() const { return code == Code::kOk; }
+  // A whole sentence or two, for a person.
+  const std::string& message() const {
+    static const auto& none = *new std::string();
+    return message_ == nullptr ? none : *message_;
+  }
+
+ private:
+  std::unique_ptr<std::string> message_;
 };
 
 }  // namespace customccl

@@ -4,8 +4,8 @@ namespace customccl::torch_shim {
 
 void throw_status(const Status& status) {
   switch (status.code) {
-    case Code::kInvalidArgument: C10_THROW_ERROR(ValueError, status.message);
-    case Code::kUnreachable: C10_THROW_ERROR(DistNetworkError, status.message);
+    case Code::kInvalidArgument: C10_THROW_ERROR(ValueError, status.message());
+    case Code::kUnreachable: C10_THROW_ERROR(DistNetworkError, status.message());
     case Code::kOk:
     case Code::kMismatch:
     case Code::kTimeout:
@@ -15,7 +15,7 @@ void throw_status(const Status& status) {
     case Code::kClosed:
     case Code::kSystem: break;
   }
-  C10_THROW_ERROR(DistBackendError, status.message);
+  C10_THROW_ERROR(DistBackendError, status.message());
 }
 
 std::exception_ptr to_exception(const Status& status) {

@@ -73,7 +73,7 @@ std::shared_ptr<Message> await_message(CustomBackend& backend, int peer, std::in
         peer == kAnySource ? "any rank" : "rank " + std::to_string(backend.group()->global_rank(peer));
     PyErr_SetString(
         PyExc_TimeoutError,
-        ("customccl: " + status.message + " with tag " + std::to_string(tag) + " from " + from + " to rank " +
+        ("customccl: " + status.message() + " with tag " + std::to_string(tag) + " from " + from + " to rank " +
          std::to_string(backend.group()->global_rank(spec.rank)) + " of group \"" + spec.name + "\", which goes on")
             .c_str());
     throw py::error_already_set();

@@ -44,7 +44,7 @@ std::string ranks(const Communicator& group, const std::vector<Note>& notes, boo
 // The error that broke a wait of rank 0, if it was not the clock.
 std::string cause(const std::vector<Note>& notes) {
   for (const Note& note : notes) {
-    if (note->done() && !note->status().ok()) return "\n Original exception: \n" + note->status().message;
+    if (note->done() && !note->status().ok()) return "\n Original exception: \n" + note->status().message();
   }
   return "";
 }
@@ -61,7 +61,7 @@ void report(Communicator& group, Nanos limit) {
                              " successfully reached monitoredBarrier, but received errors while waiting for send/recv "
                              "from rank ",
                              judge, ". Please check rank ", judge, " logs for faulty rank.\n Original exception: \n",
-                             note->status().message));
+                             note->status().message()));
   }
 }
 

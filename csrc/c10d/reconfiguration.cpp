@@ -9,9 +9,8 @@ namespace customccl::torch_shim {
 
 namespace {
 
-Status in_reconfigure(Status why, const std::string& group) {
-  why.message = "customccl: reconfigure of group \"" + group + "\" refused: " + why.message;
-  return why;
+Status in_reconfigure(const Status& why, const std::string& group) {
+  return {why.code, "customccl: reconfigure of group \"" + group + "\" refused: " + why.message(), why.culprit};
 }
 
 }  // namespace
@@ -36,7 +35,7 @@ std::shared_ptr<Communicator> Reconfiguration::meet(std::int64_t uuid, const std
   const std::lock_guard lock(meeting_mutex_);
   std::unique_ptr<NoticeMeeting> meeting;
   if (Status status = NoticeMeeting::open(own, uuid, handles, meeting); !status.ok())
-    throw_status(in_reconfigure(std::move(status), spec.name));
+    throw_status(in_reconfigure(status, spec.name));
   if (!used_.insert(uuid).second) {
     const std::string why = "uuid " + std::to_string(uuid) + " was already used; each reconfigure needs a fresh one";
     throw_status(in_reconfigure({Code::kMismatch, why}, spec.name));

@@ -1,5 +1,6 @@
 #include "capi/buffers.h"
 
+#include <bit>
 #include <limits>
 #include <string>
 
@@ -13,8 +14,9 @@ Status refuse(Op op, const Buffer& buffer, const std::string& why) {
   return invalid(std::string(name(op)) + ": " + buffer.name + " " + why);
 }
 
+// A bound on the elements that memory can hold, without a division: sizes of elements are powers of two.
 std::size_t most_elements(DType dtype) {
-  return static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max()) / size_of(dtype);
+  return static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max()) >> std::countr_zero(size_of(dtype));
 }
 
 std::byte* bytes_of(const Buffer& buffer) { return static_cast<std::byte*>(const_cast<void*>(buffer.data)); }

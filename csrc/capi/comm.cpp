@@ -59,7 +59,7 @@ Status join(const customccl_token* text, std::int32_t rank, std::int32_t size, c
   MeetingDirectory meeting(options.directory != nullptr ? options.directory : token.directory, token.id);
   Status status = Communicator::create(spec_of(token, rank, size, options), meeting, comm->group);
   if (!status.ok()) {
-    meeting.give_up(status.message);
+    meeting.give_up(status.message());
     return status;
   }
   *out = comm.release();

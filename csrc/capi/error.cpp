@@ -26,8 +26,8 @@ static_assert(kCodeNames.size() == CUSTOMCCL_SYSTEM + 1);
 customccl_code report(const Status& status) {
   if (status.ok()) return CUSTOMCCL_OK;
   last_error.culprit = status.culprit;
-  const std::size_t length = std::min(status.message.size(), sizeof(last_error.text) - 1);
-  std::memcpy(last_error.text, status.message.data(), length);
+  const std::size_t length = std::min(status.message().size(), sizeof(last_error.text) - 1);
+  std::memcpy(last_error.text, status.message().data(), length);
   last_error.text[length] = '\0';
   return static_cast<customccl_code>(status.code);
 }

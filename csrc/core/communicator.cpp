@@ -44,12 +44,12 @@ const char* advice(Code code) {
   return "Make a new group to go on.";
 }
 
-Status setup_error(const GroupSpec& spec, const Deadline& deadline, Status why) {
-  why.message = "customccl: rank " + std::to_string(spec.global_ranks[static_cast<std::size_t>(spec.rank)]) +
-                " could not make group \"" + spec.name + "\" of " + std::to_string(spec.size) +
-                " ranks: " + why.message + " (after " + seconds(deadline.elapsed()) + " of " +
-                seconds(deadline.limit()) + ")";
-  return why;
+Status setup_error(const GroupSpec& spec, const Deadline& deadline, const Status& why) {
+  return {why.code,
+          "customccl: rank " + std::to_string(spec.global_ranks[static_cast<std::size_t>(spec.rank)]) +
+              " could not make group \"" + spec.name + "\" of " + std::to_string(spec.size) + " ranks: " +
+              why.message() + " (after " + seconds(deadline.elapsed()) + " of " + seconds(deadline.limit()) + ")",
+          why.culprit};
 }
 
 // For a group of one, which has no arena; never rung by others.
@@ -81,7 +81,7 @@ Status Communicator::create(const GroupSpec& spec, Bootstrap& bootstrap, std::sh
   const Deadline deadline(spec.timeout);
   std::unique_ptr<shm::Members> members;
   Status status = shm::Members::meet(spec, bootstrap, deadline, members);
-  if (!status.ok()) return setup_error(spec, deadline, std::move(status));
+  if (!status.ok()) return setup_error(spec, deadline, status);
   HostArena* arena = nullptr;
   if (status = HostArena::get(arena); !status.ok()) return status;
   const bool processor_each = members->processor_each();
@@ -256,7 +256,7 @@ Status Communicator::explain(const Task& task, const Status& why) const {
   const std::string data = describe_data(record_of(task.call(), task.operation().sequence));
   return {why.code,
           "customccl: " + describe_call(task) + " of group \"" + spec_.name + "\" failed on rank " +
-              std::to_string(global_rank(spec_.rank)) + ": " + why.message + " (waited " +
+              std::to_string(global_rank(spec_.rank)) + ": " + why.message() + " (waited " +
               seconds(task.deadline().elapsed()) + " of " + seconds(task.deadline().limit()) +
               (data.empty() ? "" : "; " + data) + "). The group is closed. " + advice(why.code),
           why.culprit};
@@ -275,8 +275,8 @@ Status Communicator::refuse(const Task& task) const {
   if (why.ok()) {  // the group is suspended, or was a moment ago
     return {Code::kInvalidArgument, what + "the group is suspended. Call resume() on every rank of it first."};
   }
-  if (!unconnected_.empty()) return {why.code, what + why.message};
-  return {why.code, what + "the group ended before: " + why.message + ". " + advice(why.code), why.culprit};
+  if (!unconnected_.empty()) return {why.code, what + why.message()};
+  return {why.code, what + "the group ended before: " + why.message() + ". " + advice(why.code), why.culprit};
 }
 
 }  // namespace customccl

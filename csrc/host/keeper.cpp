@@ -45,7 +45,7 @@ void serve_peer(const HostArena& arena, const Fd& peer) {
     return;
   }
   if (status.ok()) status = send_descriptor(peer, arena.fd(), deadline);
-  if (!status.ok()) log(LogLevel::kInfo, "a peer went away during the shared-memory handshake: " + status.message);
+  if (!status.ok()) log(LogLevel::kInfo, "a peer went away during the shared-memory handshake: " + status.message());
 }
 
 void accept_peer(const HostArena& arena, const Fd& listener) {

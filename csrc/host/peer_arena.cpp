@@ -63,7 +63,7 @@ Status unreachable(const ArenaAddress& address, const std::string& why) {
 Status fetch_descriptor(const ArenaAddress& address, const Deadline& deadline, Fd& out) {
   Fd socket;
   if (Status status = connect_abstract(keeper_address(address.id), deadline, socket); !status.ok()) {
-    return unreachable(address, "its local socket cannot be reached (" + status.message + ")");
+    return unreachable(address, "its local socket cannot be reached (" + status.message() + ")");
   }
   PeerCredentials who;
   if (Status status = peer_credentials(socket, who); !status.ok()) return status;

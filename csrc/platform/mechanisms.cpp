@@ -49,7 +49,7 @@ class SharedPage {
 };
 
 Mechanism outcome(std::string name, const Status& status, const std::string& detail) {
-  return {std::move(name), status.ok(), status.ok() ? detail : status.message};
+  return {std::move(name), status.ok(), status.ok() ? detail : status.message()};
 }
 
 Mechanism probe_shared_memory() {

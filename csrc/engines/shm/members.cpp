@@ -47,9 +47,9 @@ Status Members::meet(const GroupSpec& spec, Bootstrap& bootstrap, const Deadline
   std::string own;
   if (Status status = members->announce(bootstrap, own); !status.ok()) {
     // The others shall not wait for a record that never comes.
-    const std::string why = "no shared memory: " + status.message;
+    const std::string why = "no shared memory: " + status.message();
     if (Status told = bootstrap.put(key_of_rank(spec.rank), why); !told.ok()) return told;
-    return {Code::kUnreachable, std::move(status.message), members->global_rank(spec.rank)};
+    return {Code::kUnreachable, status.message(), members->global_rank(spec.rank)};
   }
   for (int member = 0; member < spec.size; ++member) {
     // A store is asked as little as possible: each question takes it a tenth of what the whole meeting takes.
@@ -99,9 +99,8 @@ Status Members::announce(Bootstrap& bootstrap, std::string& text) {
 Status Members::look_up(int member, Bootstrap& bootstrap, const Deadline& deadline, std::string& text) const {
   Status status = bootstrap.get(key_of_rank(member), deadline, text);
   if (status.ok()) return status;
-  status.culprit = global_rank(member);
-  status.message = "global rank " + std::to_string(global_rank(member)) + " did not join: " + status.message;
-  return status;
+  return {status.code, "global rank " + std::to_string(global_rank(member)) + " did not join: " + status.message(),
+          global_rank(member)};
 }
 
 Status Members::learn(int member, const std::string& text, const Deadline& deadline) {
@@ -124,7 +123,7 @@ Status Members::learn(int member, const std::string& text, const Deadline& deadl
       readers_[index] = {word, record.presence};
     }
   }
-  if (!status.ok()) return {status.code, who + ": " + status.message, global_rank(member)};
+  if (!status.ok()) return {status.code, who + ": " + status.message(), global_rank(member)};
   slot_bytes_ = std::min<std::size_t>(slot_bytes_, record.slot_bytes);
   ring_bytes_ = std::min<std::size_t>(ring_bytes_, record.ring_bytes);
   cpus_ |= record.cpus;
@@ -196,8 +195,8 @@ void Members::fail(const Status& why) {
   auto& block = *reinterpret_cast<ControlBlock*>(block_.data);
   block.notice.code = static_cast<std::int32_t>(why.code);
   block.notice.culprit = why.culprit;
-  const std::size_t length = std::min(why.message.size(), sizeof(block.notice.text) - 1);
-  std::memcpy(block.notice.text, why.message.data(), length);
+  const std::size_t length = std::min(why.message().size(), sizeof(block.notice.text) - 1);
+  std::memcpy(block.notice.text, why.message().data(), length);
   block.notice.text[length] = '\0';
   block.state.fetch_or(ControlBlock::kFailed, std::memory_order_acq_rel);
   for (Doorbell* bell : peer_bells_) bell->wake();

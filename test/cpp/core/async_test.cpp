@@ -93,8 +93,8 @@ TEST(Timeouts, NameTheRankThatDidNotComeAndEndTheGroup) {
     if (rank.number() == 2) return rank.meet("the others gave up");
     const Part part(trial, rank.number());
     const Status status = group->run(part.call());
-    EXPECT_EQ(status.code, Code::kTimeout) << status.message;
-    EXPECT_NE(status.message.find("waited in vain for rank 42"), std::string::npos) << status.message;
+    EXPECT_EQ(status.code, Code::kTimeout) << status.message();
+    EXPECT_NE(status.message().find("waited in vain for rank 42"), std::string::npos) << status.message();
     EXPECT_EQ(status.culprit, 42);
     EXPECT_EQ(group->run(part.call()).code, Code::kTimeout);
     rank.meet("the others gave up");
@@ -112,7 +112,7 @@ TEST(Timeouts, OfASingleCallBeatTheGroupsAlsoBehindAnotherOperation) {
     const auto first = post(*group, patient);
     const auto second = post(*group, hasty);
     group->wait(*second, Nanos{0});
-    EXPECT_EQ(second->status().code, Code::kTimeout) << second->status().message;
+    EXPECT_EQ(second->status().code, Code::kTimeout) << second->status().message();
     group->wait(*first, Nanos{0});
     EXPECT_EQ(first->status().code, Code::kTimeout);
     rank.meet("it gave up");
@@ -126,8 +126,8 @@ TEST(Timeouts, OfMessagesNameTheRankThatDidNotSend) {
     Letter letter(Op::kRecv, DType::kInt32, 5, Shape::kPlain, 1, 1, 3);
     letter.set_timeout(50ms);
     const Status status = group->run(letter.call());
-    EXPECT_EQ(status.code, Code::kTimeout) << status.message;
-    EXPECT_NE(status.message.find("recv #1 from rank 41"), std::string::npos) << status.message;
+    EXPECT_EQ(status.code, Code::kTimeout) << status.message();
+    EXPECT_NE(status.message().find("recv #1 from rank 41"), std::string::npos) << status.message();
     rank.meet("it gave up");
   });
 }
@@ -164,8 +164,8 @@ TEST(Abort, WakesEveryWaitOnEveryRankAndTheFirstReasonWins) {
       if (rank.number() == 2) return;  // so that the operation cannot complete
       ++waiting;
       const Status status = group->run(part.call());
-      EXPECT_EQ(status.code, Code::kAborted) << status.message;
-      EXPECT_NE(status.message.find("abort() was called on rank 40: enough"), std::string::npos) << status.message;
+      EXPECT_EQ(status.code, Code::kAborted) << status.message();
+      EXPECT_NE(status.message().find("abort() was called on rank 40: enough"), std::string::npos) << status.message();
     });
     std::thread message([&] {
       ++waiting;
@@ -214,13 +214,13 @@ TEST(Closing, EndsWhatIsPendingHereAndTellsTheOthersWhoLeft) {
       const auto task = post(*group, letter);
       group->close();
       group->close();
-      EXPECT_EQ(task->status().code, Code::kClosed) << task->status().message;
+      EXPECT_EQ(task->status().code, Code::kClosed) << task->status().message();
       EXPECT_EQ(group->run(part.call()).code, Code::kClosed);
       return;
     }
     const Status status = group->run(part.call());
-    EXPECT_EQ(status.code, Code::kPeerLeft) << status.message;
-    EXPECT_NE(status.message.find("rank 41"), std::string::npos) << status.message;
+    EXPECT_EQ(status.code, Code::kPeerLeft) << status.message();
+    EXPECT_NE(status.message().find("rank 41"), std::string::npos) << status.message();
     EXPECT_EQ(status.culprit, 41);
   });
 }
@@ -233,7 +233,7 @@ TEST(Closing, AtOnceAfterTheLastOperationHarmsNobodyWhoStillReads) {
       for (int pause = rank.number() * (round % 7); pause > 0; --pause) std::this_thread::yield();
       const Status status = group->run(part.call());
       group->close();
-      EXPECT_TRUE(status.ok()) << status.message;
+      EXPECT_TRUE(status.ok()) << status.message();
       EXPECT_EQ(part.verify(), "");
     });
   }

@@ -22,13 +22,13 @@ constexpr int kVictimGlobally = kVictim + Rank::kGlobal;
 
 // What a survivor must see, whatever it was doing.
 void expect_death_noticed(Communicator& group, const Status& status) {
-  EXPECT_EQ(status.code, Code::kPeerDied) << status.message;
-  EXPECT_EQ(status.culprit, kVictimGlobally) << status.message;
-  EXPECT_NE(status.message.find("rank 41 "), std::string::npos) << status.message;
-  EXPECT_NE(status.message.find("died"), std::string::npos) << status.message;
+  EXPECT_EQ(status.code, Code::kPeerDied) << status.message();
+  EXPECT_EQ(status.culprit, kVictimGlobally) << status.message();
+  EXPECT_NE(status.message().find("rank 41 "), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("died"), std::string::npos) << status.message();
   const Status later = group.run(Call{});
-  EXPECT_EQ(later.code, Code::kPeerDied) << later.message;
-  EXPECT_NE(later.message.find("refused"), std::string::npos) << later.message;
+  EXPECT_EQ(later.code, Code::kPeerDied) << later.message();
+  EXPECT_NE(later.message().find("refused"), std::string::npos) << later.message();
 }
 
 Status work_until_it_fails(const Rank& rank, Communicator& group, std::uint64_t seed) {
@@ -121,7 +121,7 @@ TEST(DeathProcess, AfterTheLastOperationDoesNotSpoilIt) {
       const auto group = rank.join("g");
       const Part part(even_trial(Op::kAllGather, 3, DType::kInt32, round % 2 == 0 ? 3 : 50'000), rank.number());
       const Status status = group->run(part.call());
-      EXPECT_TRUE(status.ok()) << status.message;
+      EXPECT_TRUE(status.ok()) << status.message();
       EXPECT_EQ(part.verify(), "");
       std::fflush(nullptr);
       ::_exit(testing::Test::HasFailure() ? 1 : 0);  // no close: the kernel says goodbye
@@ -162,8 +162,8 @@ TEST(DeathProcess, OfAStoppedRankIsNotClaimedButItsTimeoutNamesIt) {
     trial.timeout = 400ms;
     const Part part(trial, rank.number());
     const Status status = group->run(part.call());
-    EXPECT_EQ(status.code, Code::kTimeout) << status.message;
-    EXPECT_EQ(status.culprit, kVictimGlobally) << status.message;
+    EXPECT_EQ(status.code, Code::kTimeout) << status.message();
+    EXPECT_EQ(status.culprit, kVictimGlobally) << status.message();
     EXPECT_EQ(group->run(part.call()).code, Code::kTimeout);
     group->close();
   });
@@ -183,15 +183,15 @@ TEST(ForkProcess, GivesTheChildAClearErrorAndLeavesTheParentAlone) {
       const Watchdog limit("the child of a rank");
       const Part other(even_trial(Op::kAllGather, 2, DType::kInt32, 5), rank.number());
       const Status status = group->run(other.call());
-      EXPECT_EQ(status.code, Code::kClosed) << status.message;
-      EXPECT_NE(status.message.find("forked"), std::string::npos) << status.message;
+      EXPECT_EQ(status.code, Code::kClosed) << status.message();
+      EXPECT_NE(status.message().find("forked"), std::string::npos) << status.message();
       const auto task = std::make_shared<Task>(other.call(), group->limit_of(other.call()));
       group->post(task);
-      EXPECT_EQ(task->status().code, Code::kClosed) << task->status().message;
+      EXPECT_EQ(task->status().code, Code::kClosed) << task->status().message();
       if (rank.number() == 0) {  // inherited while it ran
         EXPECT_TRUE(group->poll(*pending));
         EXPECT_TRUE(group->wait(*pending, Nanos{0}));
-        EXPECT_EQ(pending->status().code, Code::kClosed) << pending->status().message;
+        EXPECT_EQ(pending->status().code, Code::kClosed) << pending->status().message();
       }
       group->abort("of no effect");
       group->close();
@@ -203,7 +203,7 @@ TEST(ForkProcess, GivesTheChildAClearErrorAndLeavesTheParentAlone) {
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
     if (rank.number() == 0) {
       group->wait(*pending, Nanos{0});
-      EXPECT_TRUE(pending->status().ok()) << pending->status().message;
+      EXPECT_TRUE(pending->status().ok()) << pending->status().message();
     } else {
       EXPECT_TRUE(group->run(part.call()).ok());
     }

@@ -66,7 +66,7 @@ TEST_F(LaneTest, APeerThatLeftAfterItDidItsPartIsNoFailure) {
   };
   lane_->inspect();
   ASSERT_TRUE(task->done());
-  EXPECT_TRUE(task->status().ok()) << task->status().message;
+  EXPECT_TRUE(task->status().ok()) << task->status().message();
   EXPECT_TRUE(group_->health().ok());
 }
 
@@ -100,7 +100,7 @@ TEST_F(LaneTest, ATaskBehindAnotherKeepsItsOwnDeadline) {
   const auto hasty = post(Nanos{1});
   lane_->inspect();
   lane_->close(group_->health());
-  EXPECT_EQ(hasty->status().code, Code::kTimeout) << hasty->status().message;
+  EXPECT_EQ(hasty->status().code, Code::kTimeout) << hasty->status().message();
   EXPECT_EQ(patient->status().code, Code::kTimeout);
 }
 

@@ -34,7 +34,7 @@ TEST(Messages, OfEverySizeAndShapeArriveWhole) {
         const Letter letter(rank.number() == 0 ? Op::kSend : Op::kRecv, DType::kInt32, count, own, ++seed,
                             1 - rank.number(), 7);
         const Status status = group->run(letter.call());
-        ASSERT_TRUE(status.ok()) << status.message;
+        ASSERT_TRUE(status.ok()) << status.message();
         ASSERT_EQ(letter.verify(), "") << count << " shape " << shape;
       }
     }
@@ -48,7 +48,7 @@ TEST(Messages, OfEveryElementSizeArriveWholeInPiecesToo) {
       const Letter letter(rank.number() == 0 ? Op::kSend : Op::kRecv, type.dtype, 100'001, Shape::kGaps, 3,
                           1 - rank.number(), 0);
       const Status status = group->run(letter.call());
-      ASSERT_TRUE(status.ok()) << status.message;
+      ASSERT_TRUE(status.ok()) << status.message();
       ASSERT_EQ(letter.verify(), "") << type.name;
     }
   });
@@ -67,7 +67,7 @@ TEST(Messages, OfOneTagKeepTheirOrderWhateverTheirSizes) {
     }
     for (std::size_t i = 0; i < tasks.size(); ++i) {
       group->wait(*tasks[i], Nanos{0});
-      ASSERT_TRUE(tasks[i]->status().ok()) << tasks[i]->status().message;
+      ASSERT_TRUE(tasks[i]->status().ok()) << tasks[i]->status().message();
       ASSERT_EQ(letters[i]->verify(), "") << i;
     }
   });
@@ -100,7 +100,7 @@ TEST(Messages, FromAnybodyAreAwaitedUntilEverybodyHasLeft) {
     if (rank.number() == 0) {
       const auto task = post(*group, letter);
       group->wait(*task, Nanos{0});
-      EXPECT_TRUE(task->status().ok()) << task->status().message;
+      EXPECT_TRUE(task->status().ok()) << task->status().message();
       EXPECT_EQ(task->source(), 2);
       EXPECT_EQ(letter.verify(), "");
       const Letter never = plain(Op::kRecv, kSmall, 1, kAnySource, 5);
@@ -108,8 +108,8 @@ TEST(Messages, FromAnybodyAreAwaitedUntilEverybodyHasLeft) {
       second_posted = true;
       group->wait(*vain, Nanos{0});
       EXPECT_EQ(vain->status().code, Code::kPeerLeft);
-      EXPECT_NE(vain->status().message.find("every other rank destroyed the group"), std::string::npos)
-          << vain->status().message;
+      EXPECT_NE(vain->status().message().find("every other rank destroyed the group"), std::string::npos)
+          << vain->status().message();
     } else if (rank.number() == 1) {
       group.reset();
       first_left = true;
@@ -140,7 +140,7 @@ TEST(Messages, FromAnybodyTellTheirSource) {
         const Letter letter = plain(Op::kRecv, count, 1, kAnySource, tag_of(count));
         const auto task = post(*group, letter);
         group->wait(*task, Nanos{0});
-        ASSERT_TRUE(task->status().ok()) << task->status().message;
+        ASSERT_TRUE(task->status().ok()) << task->status().message();
         EXPECT_EQ(letter.verify(), "");
         sources.push_back(task->source());
       }
@@ -179,7 +179,7 @@ TEST(Messages, CompleteInWhateverOrderTheirEndsArePosted) {
         for (const auto& letter : letters) tasks.push_back(post(*group, *letter));
         for (const auto& task : tasks) group->wait(*task, Nanos{0});
         for (std::size_t k = 0; k < tasks.size(); ++k) {
-          ASSERT_TRUE(tasks[k]->status().ok()) << "seed " << seed << ": " << tasks[k]->status().message;
+          ASSERT_TRUE(tasks[k]->status().ok()) << "seed " << seed << ": " << tasks[k]->status().message();
           ASSERT_EQ(letters[k]->verify(), "") << "seed " << seed;
         }
       }
@@ -224,7 +224,7 @@ TEST(Messages, ThatWereAcceptedArriveAlthoughTheSenderLeftAtOnce) {
       const auto group = rank.join("g");
       const Letter letter = plain(rank.number() == 0 ? Op::kSend : Op::kRecv, 5000, 1, 1 - rank.number(), 0);
       const Status status = group->run(letter.call());
-      EXPECT_TRUE(status.ok()) << status.message;
+      EXPECT_TRUE(status.ok()) << status.message();
       group->close();
       EXPECT_EQ(letter.verify(), "");
     });
@@ -241,14 +241,14 @@ TEST(Messages, WhoseSenderGaveUpFailAtTheReceiverToo) {
       if (rank.number() == 0) {
         letter.set_timeout(std::chrono::milliseconds(50));
         const Status status = group->run(letter.call());
-        EXPECT_EQ(status.code, Code::kTimeout) << status.message;
+        EXPECT_EQ(status.code, Code::kTimeout) << status.message();
         rank.meet("gave up");
         return;
       }
       rank.meet("gave up");
       const Status status = group->run(letter.call());
-      EXPECT_EQ(status.code, Code::kTimeout) << status.message;
-      EXPECT_EQ(status.culprit, 1 + Rank::kGlobal) << status.message;
+      EXPECT_EQ(status.code, Code::kTimeout) << status.message();
+      EXPECT_EQ(status.culprit, 1 + Rank::kGlobal) << status.message();
     });
   }
 }
@@ -269,7 +269,7 @@ TEST(Messages, MayBeExpectedWhileTheyArrive) {
       for (const auto& letter : letters) tasks.push_back(post(*group, *letter));
       for (const auto& task : tasks) group->wait(*task, Nanos{0});
       for (std::size_t i = 0; i < tasks.size(); ++i) {
-        ASSERT_TRUE(tasks[i]->status().ok()) << tasks[i]->status().message;
+        ASSERT_TRUE(tasks[i]->status().ok()) << tasks[i]->status().message();
         ASSERT_EQ(letters[i]->verify(), "") << i;
       }
     });
@@ -288,10 +288,10 @@ TEST(Messages, OfAnotherSizeOrDtypeThanExpectedAreAnErrorThatNamesBoth) {
         Status status = group->run(letter.call());
         if (sends && status.ok())
           status = group->run(Call{});  // an eager send is done before anybody sees it: the next call tells
-        EXPECT_EQ(status.code, Code::kMismatch) << status.message;
-        EXPECT_NE(status.message.find("rank 40 sent int32 x " + std::to_string(count)), std::string::npos)
-            << status.message;
-        EXPECT_NE(status.message.find("rank 41 expects"), std::string::npos) << status.message;
+        EXPECT_EQ(status.code, Code::kMismatch) << status.message();
+        EXPECT_NE(status.message().find("rank 40 sent int32 x " + std::to_string(count)), std::string::npos)
+            << status.message();
+        EXPECT_NE(status.message().find("rank 41 expects"), std::string::npos) << status.message();
       });
     }
   }

@@ -18,14 +18,15 @@ void expect_mismatch(const Trial& usual, const Trial& odd, const std::string& us
     ASSERT_TRUE(group->run(good.call()).ok());
     const Part part(rank.number() == 1 ? odd : usual, rank.number());
     const Status status = group->run(part.call());
-    EXPECT_EQ(status.code, Code::kMismatch) << status.message;
-    EXPECT_NE(status.message.find(usual_words), std::string::npos)
-        << "no \"" << usual_words << "\" in: " << status.message;
-    EXPECT_NE(status.message.find(odd_words), std::string::npos) << "no \"" << odd_words << "\" in: " << status.message;
-    EXPECT_NE(status.message.find("rank 41"), std::string::npos) << status.message;
+    EXPECT_EQ(status.code, Code::kMismatch) << status.message();
+    EXPECT_NE(status.message().find(usual_words), std::string::npos)
+        << "no \"" << usual_words << "\" in: " << status.message();
+    EXPECT_NE(status.message().find(odd_words), std::string::npos)
+        << "no \"" << odd_words << "\" in: " << status.message();
+    EXPECT_NE(status.message().find("rank 41"), std::string::npos) << status.message();
     const Status later = group->run(good.call());
-    EXPECT_EQ(later.code, Code::kMismatch) << later.message;
-    EXPECT_NE(later.message.find("refused"), std::string::npos) << later.message;
+    EXPECT_EQ(later.code, Code::kMismatch) << later.message();
+    EXPECT_NE(later.message().find("refused"), std::string::npos) << later.message();
   });
 }
 
@@ -94,7 +95,7 @@ TEST(Mismatch, OfOrderIsFound) {
     const Part reduce(usual(Op::kAllReduce, 2), rank.number());
     const Part gather(usual(Op::kAllGather, 2), rank.number());
     const Status first = group->run(rank.number() == 0 ? reduce.call() : gather.call());
-    EXPECT_EQ(first.code, Code::kMismatch) << first.message;
+    EXPECT_EQ(first.code, Code::kMismatch) << first.message();
   });
 }
 
@@ -107,8 +108,8 @@ TEST(Mismatch, OfGroupSizesIsNamedWhenTheGroupIsMade) {
     }
     std::shared_ptr<Communicator> group;
     const Status status = rank.try_join(spec, group);
-    EXPECT_EQ(status.code, Code::kMismatch) << status.message;
-    EXPECT_NE(status.message.find("a group of"), std::string::npos) << status.message;
+    EXPECT_EQ(status.code, Code::kMismatch) << status.message();
+    EXPECT_NE(status.message().find("a group of"), std::string::npos) << status.message();
     EXPECT_EQ(group, nullptr);
   });
 }

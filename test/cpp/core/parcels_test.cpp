@@ -55,7 +55,7 @@ std::string receive_parcel(Communicator& group, int from, std::int64_t tag, std:
                            std::uint64_t seed) {
   std::shared_ptr<Message> parcel;
   if (Status status = group.receive_parcel(parcel_call(Op::kRecv, from, tag), kLong, never, parcel); !status.ok())
-    return status.message;
+    return status.message();
   if (parcel->header.total != bytes) return "it has " + std::to_string(parcel->header.total) + " bytes";
   const std::size_t there = parcel->header.bytes;
   if (there != (bytes <= group.eager_limit() ? bytes : head)) return std::to_string(there) + " bytes came at once";
@@ -66,7 +66,7 @@ std::string receive_parcel(Communicator& group, int from, std::int64_t tag, std:
   const View room[]{{rest.data(), nullptr, 0, half}, {rest.data() + half, nullptr, 0, rest.size() - half}};
   Call call = parcel_call(Op::kRecv, parcel->source, 0);
   call.outputs = room;
-  if (Status status = group.fetch(call, parcel); !status.ok()) return status.message;
+  if (Status status = group.fetch(call, parcel); !status.ok()) return status.message();
   return content_error(rest.data(), there, rest.size(), seed);
 }
 
@@ -79,7 +79,7 @@ TEST(Parcels, OfEverySizeArriveWhole) {
         ++seed;
         if (rank.number() == 0) {
           const Status status = send_parcel(*group, 1, 5, head, bytes, seed);
-          ASSERT_TRUE(status.ok()) << status.message;
+          ASSERT_TRUE(status.ok()) << status.message();
         } else {
           ASSERT_EQ(receive_parcel(*group, seed % 2 == 0 ? 0 : kAnySource, 5, head, bytes, seed), "") << bytes;
         }
@@ -104,7 +104,7 @@ TEST(Parcels, KeepTheirOrderAndWaitAsideForTheirReader) {
       for (int turn = 0; turn < kCount; ++turn) {
         const auto seed = static_cast<std::uint64_t>(turn * 3 + rank.number());
         const Status status = send_parcel(*group, 0, rank.number(), 100, size_of_turn(turn), seed);
-        ASSERT_TRUE(status.ok()) << status.message;
+        ASSERT_TRUE(status.ok()) << status.message();
       }
     }
   });
@@ -115,13 +115,13 @@ TEST(Parcels, CanBeThrownAway) {
     const auto group = rank.join("g");
     if (rank.number() == 0) {
       const Status status = send_parcel(*group, 1, 0, 16, 1'000'000, 1);
-      ASSERT_TRUE(status.ok()) << status.message;
+      ASSERT_TRUE(status.ok()) << status.message();
       ASSERT_TRUE(send_parcel(*group, 1, 0, 16, 100'000, 2).ok());
     } else {
       std::shared_ptr<Message> parcel;
       ASSERT_TRUE(group->receive_parcel(parcel_call(Op::kRecv, 0, 0), kLong, never, parcel).ok());
       const Status status = group->fetch(parcel_call(Op::kRecv, 0, 0), parcel);
-      ASSERT_TRUE(status.ok()) << status.message;
+      ASSERT_TRUE(status.ok()) << status.message();
       ASSERT_EQ(receive_parcel(*group, 0, 0, 16, 100'000, 2), "");
     }
   });

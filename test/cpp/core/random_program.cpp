@@ -40,7 +40,7 @@ class Program {
     Pending pending{std::make_unique<Part>(trial, rank_.number()), nullptr, trial.describe()};
     if (at_once || own_.one_in(4)) {
       const Status status = group_.run(pending.part->call());
-      ASSERT_TRUE(status.ok()) << status.message;
+      ASSERT_TRUE(status.ok()) << status.message();
       ASSERT_EQ(pending.part->verify(), "") << pending.what;
       return;
     }
@@ -77,7 +77,7 @@ class Program {
     } else {
       group_.wait(*pending.task, Nanos{0});
     }
-    ASSERT_TRUE(pending.task->status().ok()) << pending.task->status().message;
+    ASSERT_TRUE(pending.task->status().ok()) << pending.task->status().message();
     ASSERT_EQ(pending.part->verify(), "") << pending.what;
   }
 

@@ -35,9 +35,9 @@ TEST(Setup, EndsInTimeWithTheNameOfTheRankThatDidNotJoin) {
     if (rank.number() == 1) return;
     std::shared_ptr<Communicator> group;
     const Status status = rank.try_join(rank.spec("g", 100ms), group);
-    EXPECT_EQ(status.code, Code::kTimeout) << status.message;
+    EXPECT_EQ(status.code, Code::kTimeout) << status.message();
     EXPECT_EQ(status.culprit, 41);
-    EXPECT_NE(status.message.find("rank 41 did not join"), std::string::npos) << status.message;
+    EXPECT_NE(status.message().find("rank 41 did not join"), std::string::npos) << status.message();
   });
 }
 
@@ -56,7 +56,7 @@ TEST(Setup, ThatFailsOnOneRankIsToldToThoseWhoJoined) {
     rank.meet("failed");
     const Status status = rank.try_join(spec, group);
     EXPECT_FALSE(status.ok());
-    EXPECT_NE(status.message.find("the store is broken"), std::string::npos) << status.message;
+    EXPECT_NE(status.message().find("the store is broken"), std::string::npos) << status.message();
   });
 }
 
@@ -102,8 +102,8 @@ TEST(Setup, RefusesGroupsLargerThanTheEngineCanServe) {
     spec.global_ranks.resize(257);
     std::shared_ptr<Communicator> group;
     const Status status = rank.try_join(spec, group);
-    EXPECT_EQ(status.code, Code::kInvalidArgument) << status.message;
-    EXPECT_NE(status.message.find("256"), std::string::npos) << status.message;
+    EXPECT_EQ(status.code, Code::kInvalidArgument) << status.message();
+    EXPECT_NE(status.message().find("256"), std::string::npos) << status.message();
   });
 }
 
@@ -128,7 +128,7 @@ TEST(SetupProcess, EndsWhenARankDiesBetweenJoiningAndTheFirstOperation) {
     }
     const Status status = rank.try_join(rank.spec("g", 1h), group);
     EXPECT_FALSE(status.ok());
-    EXPECT_EQ(status.culprit, 41) << status.message;
+    EXPECT_EQ(status.culprit, 41) << status.message();
   });
   EXPECT_EQ(ranks.wait(0), 0);
 }

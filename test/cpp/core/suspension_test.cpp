@@ -68,7 +68,7 @@ TEST(Suspension, RefusesOperationsWithASentenceAndTheGroupGoesOn) {
     for (const Call& call : {part.call(), letter.call(), Call()}) {
       const Status status = group->run(call);
       EXPECT_EQ(status.code, Code::kInvalidArgument);
-      EXPECT_NE(status.message.find("the group is suspended. Call resume()"), std::string::npos) << status.message;
+      EXPECT_NE(status.message().find("the group is suspended. Call resume()"), std::string::npos) << status.message();
     }
     EXPECT_TRUE(group->health().ok());
     ASSERT_TRUE(group->resume().ok());
@@ -104,12 +104,12 @@ TEST(Suspension, KeepsMessagesThatNobodyHasReceived) {
     Letter letter(rank.number() == 0 ? Op::kSend : Op::kRecv, DType::kInt32, 500, Shape::kPlain, 7, 1 - rank.number(),
                   3);
     if (rank.number() == 0) {
-      EXPECT_EQ(group->run(letter.call()).message, "");
+      EXPECT_EQ(group->run(letter.call()).message(), "");
     }
     ASSERT_TRUE(group->suspend().ok());
     ASSERT_TRUE(group->resume().ok());
     if (rank.number() == 1) {
-      EXPECT_EQ(group->run(letter.call()).message, "");
+      EXPECT_EQ(group->run(letter.call()).message(), "");
     }
     EXPECT_EQ(letter.verify(), "");
   });
@@ -120,7 +120,7 @@ TEST(Suspension, IsNotTakenForABarrier) {
     const auto group = rank.join("g");
     const Status status = rank.number() == 0 ? group->suspend() : group->run(Call());
     EXPECT_EQ(status.code, Code::kMismatch);
-    EXPECT_NE(status.message.find("called barrier #1 (of suspend())"), std::string::npos) << status.message;
+    EXPECT_NE(status.message().find("called barrier #1 (of suspend())"), std::string::npos) << status.message();
   });
 }
 

@@ -34,7 +34,7 @@ std::vector<float> all_reduced(Communicator& group, std::vector<float>& input, s
   call.inputs = {&in, 1};
   call.outputs = {&out, 1};
   const Status status = group.run(call);
-  EXPECT_TRUE(status.ok()) << status.message;
+  EXPECT_TRUE(status.ok()) << status.message();
   return output;
 }
 

@@ -35,7 +35,7 @@ class Collectives : public testing::TestWithParam<int> {
   static void expect_right(Communicator& group, const Trial& trial, int rank) {
     const Part part(trial, rank);
     const Status status = group.run(part.call());
-    ASSERT_TRUE(status.ok()) << status.message;
+    ASSERT_TRUE(status.ok()) << status.message();
     ASSERT_EQ(part.verify(), "") << "rank " << rank << ": " << trial.describe();
   }
 
@@ -183,7 +183,7 @@ TEST(ManyRanks, GetRightResults) {
       for (const Trial& trial : trials) {
         const Part part(trial, rank.number());
         const Status status = group->run(part.call());
-        ASSERT_TRUE(status.ok()) << status.message;
+        ASSERT_TRUE(status.ok()) << status.message();
         ASSERT_EQ(part.verify(), "") << "rank " << rank.number() << ": " << trial.describe();
       }
     });
@@ -201,7 +201,7 @@ TEST(LargeOutputs, ThatExceedTheLastLevelCacheAreRight) {
       const Trial trial = even_trial(op, 2, DType::kInt32, block / 4 + 1237);
       const Part part(trial, rank.number());
       const Status status = group->run(part.call());
-      ASSERT_TRUE(status.ok()) << status.message;
+      ASSERT_TRUE(status.ok()) << status.message();
       ASSERT_EQ(part.verify(), "") << "rank " << rank.number() << ": " << trial.describe();
     }
   });

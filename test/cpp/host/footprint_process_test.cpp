@@ -36,7 +36,7 @@ void one_cycle(const Rank& rank, const std::string& name, bool large) {
   const auto task = std::make_shared<Task>(part.call(), group->limit_of(part.call()));
   group->post(task);
   group->wait(*task, Nanos{0});
-  ASSERT_TRUE(task->status().ok()) << task->status().message;
+  ASSERT_TRUE(task->status().ok()) << task->status().message();
   ASSERT_EQ(part.verify(), "");
   group->close();
 }

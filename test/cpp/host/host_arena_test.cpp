@@ -86,7 +86,7 @@ TEST(HostArena, RefusesMoreThanThereIsAndStaysUsable) {
   Block block;
   const Status status = arena().allocate(arena().bytes() + 1, block);
   EXPECT_EQ(status.code, Code::kSystem);
-  EXPECT_NE(status.message.find("CUSTOMCCL_ARENA_BYTES"), std::string::npos) << status.message;
+  EXPECT_NE(status.message().find("CUSTOMCCL_ARENA_BYTES"), std::string::npos) << status.message();
   ASSERT_TRUE(arena().allocate(10, block).ok());
   arena().release(block);
 }

@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 std::unique_ptr<NoticeBoard> make_board() {
   std::unique_ptr<NoticeBoard> board;
   const Status status = NoticeBoard::make(board);
-  EXPECT_TRUE(status.ok()) << status.message;
+  EXPECT_TRUE(status.ok()) << status.message();
   return board;
 }
 
@@ -44,7 +44,7 @@ Status join(const Rank& rank, NoticeBoard& board, std::int64_t number, const std
 void expect_to_work(const Rank& rank, Communicator& group) {
   const Part part(even_trial(Op::kAllReduce, rank.size(), DType::kInt32, 5000), group.spec().rank);
   const Status status = group.run(part.call());
-  EXPECT_TRUE(status.ok()) << status.message;
+  EXPECT_TRUE(status.ok()) << status.message();
   EXPECT_EQ(part.verify(), "");
 }
 
@@ -54,7 +54,7 @@ void meet_again_and_again(const Rank& rank) {
   for (int round = 0; round < 20; ++round) {
     std::shared_ptr<Communicator> group;
     const Status status = join(rank, *board, round, handles, group);
-    ASSERT_TRUE(status.ok()) << status.message;
+    ASSERT_TRUE(status.ok()) << status.message();
     EXPECT_EQ(group->spec().rank, (rank.number() + round) % rank.size());
     expect_to_work(rank, *group);
     std::rotate(handles.begin(), handles.end() - 1, handles.end());
@@ -75,12 +75,12 @@ TEST(NoticeMeeting, NamesAllThatDidNotCome) {
       const Status status = join(rank, *board, 1, handles, group, 100ms);
       EXPECT_FALSE(status.ok());
       // One of the two was first; the other has seen it itself or heard of it.
-      EXPECT_NE(status.message.find("rank 41 did not join"), std::string::npos) << status.message;
-      EXPECT_NE(status.message.find("did not come, nor did rank 3"), std::string::npos) << status.message;
+      EXPECT_NE(status.message().find("rank 41 did not join"), std::string::npos) << status.message();
+      EXPECT_NE(status.message().find("did not come, nor did rank 3"), std::string::npos) << status.message();
     }
     rank.meet("given up");
     const Status status = join(rank, *board, 2, handles, group);
-    ASSERT_TRUE(status.ok()) << status.message;
+    ASSERT_TRUE(status.ok()) << status.message();
     expect_to_work(rank, *group);
     rank.meet("end");
   });
@@ -93,8 +93,8 @@ TEST(NoticeMeeting, SaysThatTheRanksWereGivenOtherHandles) {
     if (rank.number() == 1) std::swap(handles[0], handles[1]);
     std::shared_ptr<Communicator> group;
     const Status status = join(rank, *board, 1, handles, group, 10s);
-    EXPECT_EQ(status.code, Code::kMismatch) << status.message;
-    EXPECT_NE(status.message.find("other handles"), std::string::npos) << status.message;
+    EXPECT_EQ(status.code, Code::kMismatch) << status.message();
+    EXPECT_NE(status.message().find("other handles"), std::string::npos) << status.message();
     rank.meet("end");
   });
 }
@@ -116,9 +116,9 @@ TEST(NoticeMeeting, HearsOfARankThatHasGivenUpAndGoneOn) {
     if (rank.number() == 0) {
       std::shared_ptr<Communicator> group;
       const Status status = join(rank, *board, 5, handles, group);
-      EXPECT_EQ(status.code, Code::kPeerLeft) << status.message;
-      EXPECT_NE(status.message.find("it has given this attempt up, because of rank 7"), std::string::npos)
-          << status.message;
+      EXPECT_EQ(status.code, Code::kPeerLeft) << status.message();
+      EXPECT_NE(status.message().find("it has given this attempt up, because of rank 7"), std::string::npos)
+          << status.message();
     }
     rank.meet("end");
   });
@@ -161,7 +161,7 @@ TEST(NoticeMeetingProcess, SeesAtOnceThatAProcessDied) {
       return;
     }
     const Status status = join(rank, *board, 1, handles, group);
-    EXPECT_TRUE(status.code == Code::kPeerDied || status.code == Code::kUnreachable) << status.message;
+    EXPECT_TRUE(status.code == Code::kPeerDied || status.code == Code::kUnreachable) << status.message();
     EXPECT_EQ(status.culprit, 41);
   });
   std::string ignored;

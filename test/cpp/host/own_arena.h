@@ -10,7 +10,7 @@ namespace customccl::test {
 inline HostArena& arena() {
   HostArena* made = nullptr;
   const Status status = HostArena::get(made);
-  EXPECT_TRUE(status.ok()) << status.message;
+  EXPECT_TRUE(status.ok()) << status.message();
   return *made;
 }
 

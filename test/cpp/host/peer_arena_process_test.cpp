@@ -79,7 +79,7 @@ TEST(PeerArenaProcess, IsMappedOnceAndShowsWhatItsOwnerWrote) {
   Owner owner;
   std::shared_ptr<PeerArena> first, second;
   Status status = attach(owner.address(), soon(), first);
-  ASSERT_TRUE(status.ok()) << status.message;
+  ASSERT_TRUE(status.ok()) << status.message();
   ASSERT_TRUE(attach(owner.address(), soon(), second).ok());
   EXPECT_EQ(first, second);
   EXPECT_STREQ(reinterpret_cast<char*>(first->at(owner.offset(), 100)), "a word from the owner");
@@ -120,7 +120,7 @@ TEST(PeerArenaProcess, OutlivesStrangersWhoConnectAndSayNothingOrHalfAWord) {
   brief = Fd();
   std::shared_ptr<PeerArena> peer;
   const Status status = attach(owner.address(), soon(), peer);
-  EXPECT_TRUE(status.ok()) << status.message;
+  EXPECT_TRUE(status.ok()) << status.message();
 }
 
 TEST(PeerArenaProcess, RefusesAnIdThatNobodyHasAnyMore) {
@@ -133,7 +133,7 @@ TEST(PeerArenaProcess, RefusesAnIdThatNobodyHasAnyMore) {
   EXPECT_EQ(owner.wait(), 0);
   const Status status = attach(owner.address(), soon(), peer);
   EXPECT_EQ(status.code, Code::kUnreachable);
-  EXPECT_NE(status.message.find("does not share memory"), std::string::npos) << status.message;
+  EXPECT_NE(status.message().find("does not share memory"), std::string::npos) << status.message();
 }
 
 TEST(PeerArenaProcess, RefusesAnotherKernelAndASizeThatIsNotTrue) {

@@ -90,15 +90,15 @@ TEST(MemoryFile, ReservingTwiceKeepsTheContent) {
 TEST(MemoryFile, ReservingBeyondTheEndIsAnErrorWithAdvice) {
   const Status status = reserve_pages(new_page().fd, 0, 2 * kPage);
   EXPECT_EQ(status.code, Code::kSystem);
-  EXPECT_NE(status.message.find("reserve 8K bytes"), std::string::npos) << status.message;
-  EXPECT_NE(status.message.find("errno"), std::string::npos) << status.message;
+  EXPECT_NE(status.message().find("reserve 8K bytes"), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("errno"), std::string::npos) << status.message();
 }
 
 TEST(MemoryFile, MappingMoreThanThereIsIsRefused) {
   std::byte* base = nullptr;
   const Status status = map_memory_file(new_page().fd, 2 * kPage, base);
   EXPECT_EQ(status.code, Code::kInvalidArgument);
-  EXPECT_NE(status.message.find("8192"), std::string::npos) << status.message;
+  EXPECT_NE(status.message().find("8192"), std::string::npos) << status.message();
   EXPECT_EQ(base, nullptr);
 }
 
@@ -109,7 +109,7 @@ TEST(MemoryFile, MappingMoreThanTheAddressSpaceNamesTheSetting) {
   ASSERT_TRUE(create_memory_file("test", kBytes, file).ok());
   const Status status = map_memory_file(file.fd, kBytes, base);
   EXPECT_EQ(status.code, Code::kSystem);
-  EXPECT_NE(status.message.find("CUSTOMCCL_ARENA_BYTES"), std::string::npos) << status.message;
+  EXPECT_NE(status.message().find("CUSTOMCCL_ARENA_BYTES"), std::string::npos) << status.message();
 }
 
 TEST(MemoryFile, MappingIsKeptOutOfForkedChildren) {
@@ -128,7 +128,7 @@ TEST(MemoryFile, AFileSizeLimitIsAnErrorAndNotASignal) {
     if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) return 2;
     MemoryFile file;
     const Status status = create_memory_file("test", 2 * kPage, file);
-    return status.code == Code::kSystem && status.message.find("ulimit -f") != std::string::npos ? 0 : 1;
+    return status.code == Code::kSystem && status.message().find("ulimit -f") != std::string::npos ? 0 : 1;
   });
   EXPECT_EQ(child.wait(), 0);
 }

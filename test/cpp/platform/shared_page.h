@@ -16,7 +16,7 @@ class Mapping {
  public:
   explicit Mapping(const MemoryFile& file) {
     const Status status = map_memory_file(file.fd, kPage, base_);
-    EXPECT_TRUE(status.ok()) << status.message;
+    EXPECT_TRUE(status.ok()) << status.message();
   }
   ~Mapping() { unmap_memory(base_, kPage); }
   Mapping(const Mapping&) = delete;
@@ -35,7 +35,7 @@ class Mapping {
 inline MemoryFile new_page() {
   MemoryFile file;
   const Status status = create_memory_file("test", kPage, file);
-  EXPECT_TRUE(status.ok()) << status.message;
+  EXPECT_TRUE(status.ok()) << status.message();
   return file;
 }
 

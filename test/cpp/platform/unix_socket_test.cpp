@@ -41,8 +41,8 @@ Pair connected() {
 }
 
 void expect(const Status& status, Code code, std::string_view words) {
-  EXPECT_EQ(status.code, code) << status.message;
-  EXPECT_NE(status.message.find(words), std::string::npos) << status.message;
+  EXPECT_EQ(status.code, code) << status.message();
+  EXPECT_NE(status.message().find(words), std::string::npos) << status.message();
 }
 
 std::ptrdiff_t open_descriptors() {

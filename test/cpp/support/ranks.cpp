@@ -67,7 +67,7 @@ Status Rank::try_join(const GroupSpec& spec, std::shared_ptr<Communicator>& out)
 std::shared_ptr<Communicator> Rank::join(const std::string& group, Nanos timeout) const {
   std::shared_ptr<Communicator> made;
   const Status status = try_join(spec(group, timeout), made);
-  EXPECT_TRUE(status.ok()) << status.message;
+  EXPECT_TRUE(status.ok()) << status.message();
   return made;
 }
 
