@@ -73,10 +73,10 @@ class Plan:
             for operation in self.operations:
                 if operation not in styles.operations(style):
                     continue
-                for dtype in self.dtypes:
-                    for size in _sizes_of(operation, self.sizes):
+                for size in _sizes_of(operation, self.sizes):
+                    for dtype in self.dtypes:
                         if dtype == self.dtypes[0] or (style == "dist" and operation in _LOW_PRECISION[dtype]):
-                            # As many elements in every dtype: rates are compared per element.
+                            # As many elements in every dtype, one soon after the other: rates are compared per element.
                             same_elements = size * ELEMENT_BYTES[dtype] // ELEMENT_BYTES[self.dtypes[0]]
                             yield Cell(operation, style, dtype, same_elements)
 

@@ -115,7 +115,10 @@ TARGETS = (
         "8 us",
         targets.at_most(8 * US, level="c", operation="all_reduce", ranks=8, size=8),
     ),
-    Target("bfloat16 all_reduce, elements per second", "at least float32's", targets.low_precision),
+    *(
+        Target(f"{dtype} all_reduce, elements per second", "at least float32's", targets.low_precision(dtype))
+        for dtype in ("bfloat16", "float16")
+    ),
     Target("an idle process with groups of all peers", "under 1 % of a core", _share_of_a_core("idle share of a core")),
     Target(
         "a rank that waits two seconds, beyond idling",

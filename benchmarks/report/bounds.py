@@ -18,15 +18,25 @@ class Bound:
         return f"{self.what} alone: {words.time(self.seconds)}"
 
 
-def least(results: Results, line: Line) -> Bound | None:
-    """None where the run has measured none of it."""
+def least(results: Results, line: Line, staged: bool = True) -> Bound | None:
+    """None where the run has measured none of it. staged=False: an all_reduce of tensors read where they lie."""
     call = _call(results, line)
     copying = tables.copying_alone(results, line) if line.operation in OPERATIONS else None
     if copying is None:
         return call
-    if call is None:
-        return Bound(copying, "memcpy")
-    return Bound(call.seconds + copying, f"{call.what} and memcpy")
+    memcpy = "memcpy"
+    if not staged:
+        copying *= _read_in_place(line.ranks)
+        memcpy += " of what a rank must read and write that writes no other rank's memory"
+    return Bound(copying, memcpy) if call is None else Bound(call.seconds + copying, f"{call.what} and {memcpy}")
+
+
+def _read_in_place(ranks: int) -> float:
+    """Bytes through memory over those of a copy, of an all_reduce of S bytes from where the tensors lie.
+
+    A rank reads its slice of S / n in n tensors, writes it to its own, reads the other n - 1 and writes those.
+    """
+    return (ranks + 1 + 2 * (ranks - 1)) / (2 * ranks)
 
 
 def _call(results: Results, line: Line) -> Bound | None:

@@ -82,14 +82,14 @@ def faster(factor: float, peer: str, ours: str = OURS, **cell: object) -> Check:
         ratio = intervals.paired_ratio(line.samples(peer), line.samples(ours))
         error = (line.slack(peer, ours) - 1) * ratio.median
         verdict = _judged(words.ratio(ratio), ratio, error, lambda times: times >= factor)
-        return _bounded(verdict, results, line, _median(line, peer) / factor)
+        return _bounded(verdict, results, line, _median(line, peer) / factor, ours)
 
     return check
 
 
-def _bounded(verdict: Verdict, results: Results, line: Line, wanted: float) -> Verdict:
+def _bounded(verdict: Verdict, results: Results, line: Line, wanted: float, ours: str = OURS) -> Verdict:
     """Where no backend could take as little as `wanted`, the verdict says why."""
-    bound = bounds.least(results, line)
+    bound = bounds.least(results, line, staged=ours != OURS_SHARED)
     if verdict.met is not False or bound is None or bound.seconds <= wanted:
         return verdict
     return Verdict(f"{verdict.measured}; wanted {words.time(wanted)}, {bound}", False, forbidden=True)
@@ -234,22 +234,28 @@ def as_fast_as_copies(results: Results) -> Verdict:
     if line is None or OURS_SHARED not in line.peers or rate is None:
         return NOT_MEASURED
     copy, ours = 64 * MIB / rate / 1e9, _median(line, OURS_SHARED)
-    return Verdict(f"{words.time(ours)}; a copy takes {words.time(copy)}", ours <= 1.05 * copy)
+    verdict = Verdict(f"{words.time(ours)}; a copy takes {words.time(copy)}", ours <= 1.05 * copy)
+    return _bounded(verdict, results, line, 1.05 * copy, OURS_SHARED)
 
 
-def low_precision(results: Results) -> Verdict:
-    """bfloat16 against float32 for as many elements."""
-    bad, count = [], 0
-    for line in results.lines(style="dist", operation="all_reduce", dtype="bfloat16", ranks=2):
-        wide = results.line(style="dist", operation="all_reduce", dtype="float32", ranks=2, size=2 * line.size)
-        if wide is None or OURS not in line.peers or OURS not in wide.peers:
-            continue
-        count += 1
-        if _median(line) > _median(wide) * (1 + intervals.FASTER):
-            bad.append(f"{line.size // 2} elements {words.time(_median(line))}, float32 {words.time(_median(wide))}")
-    if count == 0:
-        return NOT_MEASURED
-    return Verdict(f"{count - len(bad)} of {count} sizes" + (": not " + "; ".join(bad) if bad else ""), not bad)
+def low_precision(dtype: str) -> Check:
+    """A type of two bytes against float32 for as many elements."""
+
+    def check(results: Results) -> Verdict:
+        bad, count = [], 0
+        for line in results.lines(style="dist", operation="all_reduce", dtype=dtype, ranks=2):
+            wide = results.line(style="dist", operation="all_reduce", dtype="float32", ranks=2, size=2 * line.size)
+            if wide is None or OURS not in line.peers or OURS not in wide.peers:
+                continue
+            count += 1
+            if _median(line) > _median(wide) * (1 + intervals.FASTER):
+                times = f"{words.time(_median(line))}, float32 {words.time(_median(wide))}"
+                bad.append(f"{line.size // 2} elements {times}")
+        if count == 0:
+            return NOT_MEASURED
+        return Verdict(f"{count - len(bad)} of {count} sizes" + (": not " + "; ".join(bad) if bad else ""), not bad)
+
+    return check
 
 
 def footprint(figure: str, limit: float, show: Callable[[float], str]) -> Check:
