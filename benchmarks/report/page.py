@@ -28,7 +28,8 @@ METHOD = """\
   and whoever comes next pays. Steps (end to end) run as the system places them.
 - Results are checked at each size against a formula (Python: before and after timing); a wrong one has no numbers. No
   sample is dropped, nothing is the best of several runs.
-- The floor is a c10d backend that does nothing: what Python and c10d cost whatever the backend.
+- The floor is a c10d backend that does nothing: what Python and c10d cost whatever the backend. "Exchange" is the same
+  with one flag from each rank to each other: what any operation costs that the ranks take part in together.
 - C level: one C program compiled for each library, run in turns; a ratio pairs the medians of two runs of one round.
   The program pins ranks to the same cores for all libraries where every rank can have one. The launchers' own pinning
   is off, and Intel MPI is told to use shared memory; all else is as each library ships. Up to five rounds, of sizes
