@@ -16,6 +16,7 @@ from benchmarks import native
 
 NEAR_NS, FAR_NS = 200, 700  # round trips within one last-level cache, and within one socket, stay below these
 MOST_PAIRS = 32
+HANDOVER_SIZES = (4 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20)
 CEILING_SIZES = (4 << 10, 64 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20)
 
 
@@ -93,6 +94,17 @@ def ceiling(ranks: int, sizes: Sequence[int] = CEILING_SIZES, seconds: float = 0
     words = map(str, sizes)
     copies = json.loads(_output(native.memory_program(), str(ranks), str(seconds), *words))
     return {"ranks": ranks, "copies": copies}
+
+
+def handover(sizes: Sequence[int] = HANDOVER_SIZES, seconds: float = 0.1) -> list[dict[str, Any]]:
+    """What two processes need to hand each other so many bytes; nothing where there are no two processors."""
+    usable = [str(processor) for processor in processors()[:2]]
+    if len(usable) < 2:
+        return []
+    found: list[dict[str, Any]] = json.loads(
+        _output(native.handover_program(), str(seconds), *usable, *map(str, sizes))
+    )
+    return found
 
 
 def _output(program: Path, *arguments: str) -> str:

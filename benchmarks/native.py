@@ -28,7 +28,8 @@ def build_c(name: str, sources: Sequence[str], flags: Sequence[str] = (), comman
     """
     parts = [*(command or [compiler()]), *FLAGS]
     inputs = [HERE / "c" / source for source in sources]
-    target = BUILD / f"{name}-{_digest([*inputs, HERE / 'c' / 'sync.h', HERE / 'c' / 'peer.h'], [*parts, *flags])}"
+    headers = sorted((HERE / "c").glob("*.h"))
+    target = BUILD / f"{name}-{_digest([*inputs, *headers], [*parts, *flags])}"
     if not target.exists():
         BUILD.mkdir(parents=True, exist_ok=True)
         half = target.with_suffix(f".{os.getpid()}")
@@ -48,6 +49,10 @@ def sync_library() -> Path:
 
 def memory_program() -> Path:
     return build_c("memory", ["memory.c"])
+
+
+def handover_program() -> Path:
+    return build_c("handover", ["handover.c"])
 
 
 def ping_pong_program() -> Path:

@@ -11,26 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "streaming.h"
 #include "sync.h"
-
-#if defined(__SSE2__)
-#include <emmintrin.h>
-static void copy_streaming(char* to, const char* from, size_t bytes) {
-  for (size_t i = 0; i < bytes; i += 64) {
-    const __m128i a = _mm_load_si128((const __m128i*)(from + i)), b = _mm_load_si128((const __m128i*)(from + i + 16));
-    const __m128i c = _mm_load_si128((const __m128i*)(from + i + 32)), d = _mm_load_si128((const __m128i*)(from + i + 48));
-    _mm_stream_si128((__m128i*)(to + i), a);
-    _mm_stream_si128((__m128i*)(to + i + 16), b);
-    _mm_stream_si128((__m128i*)(to + i + 32), c);
-    _mm_stream_si128((__m128i*)(to + i + 48), d);
-  }
-  _mm_sfence();
-}
-enum { kHasStreaming = 1 };
-#else
-static void copy_streaming(char* to, const char* from, size_t bytes) { memcpy(to, from, bytes); }
-enum { kHasStreaming = 0 };
-#endif
 
 static int by_value(const void* a, const void* b) {
   const int64_t x = *(const int64_t*)a, y = *(const int64_t*)b;
@@ -51,7 +33,7 @@ static int64_t median_copy(void* region, int rank, int ranks, char* to, char* fr
       if (streaming) {
         copy_streaming(to, from, bytes);
       } else {
-        memcpy(to, from, bytes);
+        copy_plain(to, from, bytes);
       }
       __asm__ volatile("" ::: "memory");
     }

@@ -20,23 +20,10 @@ class Bound:
 
 def least(results: Results, line: Line, staged: bool = True) -> Bound | None:
     """None where the run has measured none of it. staged=False: an all_reduce of tensors read where they lie."""
-    call = _call(results, line)
-    copying = tables.copying_alone(results, line) if line.operation in OPERATIONS else None
-    if copying is None:
-        return call
-    memcpy = "memcpy"
-    if not staged:
-        copying *= _read_in_place(line.ranks)
-        memcpy += " of what a rank must read and write that writes no other rank's memory"
-    return Bound(copying, memcpy) if call is None else Bound(call.seconds + copying, f"{call.what} and {memcpy}")
-
-
-def _read_in_place(ranks: int) -> float:
-    """Bytes through memory over those of a copy, of an all_reduce of S bytes from where the tensors lie.
-
-    A rank reads its slice of S / n in n tensors, writes it to its own, reads the other n - 1 and writes those.
-    """
-    return (ranks + 1 + 2 * (ranks - 1)) / (2 * ranks)
+    call, moving = _call(results, line), _moving(results, line, staged)
+    if call is None or moving is None:
+        return call or moving
+    return Bound(call.seconds + moving.seconds, f"{call.what} and {moving.what}")
 
 
 def _call(results: Results, line: Line) -> Bound | None:
@@ -48,3 +35,40 @@ def _call(results: Results, line: Line) -> Bound | None:
         if peer in line.peers:
             return Bound(intervals.summary(line.samples(peer)).median, what)
     return None
+
+
+def _moving(results: Results, line: Line, staged: bool) -> Bound | None:
+    """The data, between private memories; staged=False: between memories that all may read and one may write."""
+    if line.operation not in OPERATIONS:
+        return None
+    copying = tables.copying_alone(results, line)
+    if not staged:
+        what = "memcpy of what a rank must read and write that writes no other rank's memory"
+        return None if copying is None else Bound(copying * _read_in_place(line.ranks), what)
+    ways = [Bound(copying, "memcpy")] if copying is not None else []
+    if line.operation == "all_reduce":
+        ways += [Bound(seconds, "handing the data over in shared memory") for seconds in _handed_over(results, line)]
+    return max(ways, key=lambda bound: bound.seconds, default=None)
+
+
+def _read_in_place(ranks: int) -> float:
+    """Bytes through memory over those of a copy, of an all_reduce of S bytes from where the tensors lie.
+
+    A rank reads its slice of S / n in n tensors, writes it to its own, reads the other n - 1 and writes those.
+    """
+    return (ranks + 1 + 2 * (ranks - 1)) / (2 * ranks)
+
+
+def _handed_over(results: Results, line: Line) -> list[float]:
+    """Seconds of an all_reduce of S bytes; none or one.
+
+    A rank hands over at least S: its part of every other rank's slice, and its own slice when that is reduced.
+    It takes 2 S (n - 1) / n: everybody's part of its slice, and all other slices. In pieces of the best size that
+    was measured before or after the run; ranks that share a processor take turns.
+    """
+    outward = 2 * (line.ranks - 1) / line.ranks
+    found = [piece for moment in ("before", "after") for piece in results.values[moment].get("handover", [])]
+    fitting = [piece for piece in found if piece["bytes"] <= line.size]
+    costs = [(piece["in_ns"] + outward * piece["out_ns"]) / piece["bytes"] for piece in fitting]
+    turns = max(1.0, line.ranks / results.cores)
+    return [min(costs) * line.size * turns * 1e-9] if costs else []

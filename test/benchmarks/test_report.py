@@ -117,6 +117,17 @@ def test_a_target_below_an_exchange_of_flags_is_out_of_reach(exchange: float, ve
     assert ("wanted 3.30 us, a backend that only exchanges flags alone: 3.40 us" in told) == (judged == "out of reach")
 
 
+def test_a_target_below_handing_the_data_over_is_out_of_reach() -> None:
+    run = made_up([cell("all_reduce", 64 << 10, {OURS: peer(9.0), "gloo": peer(320.0), EXCHANGE: peer(4.5)})])
+    run.values["before"] = {**run.values["before"], "handover": [{"bytes": 1 << 15, "in_ns": 900, "out_ns": 850}]}
+    rows = {(what, target): rest for what, target, *rest in aims.rows(run)}
+    told, judged = rows["`dist.all_reduce` 64 KiB", "45x gloo"]
+    assert told.endswith(
+        "a backend that only exchanges flags and handing the data over in shared memory alone: 8.00 us"
+    )
+    assert judged == "out of reach"
+
+
 def test_a_busy_machine_is_said_first_and_condemns_nothing(tmp_path: Path) -> None:
     busy = made_up(usual(), others=1.5)
     page.write([busy], tmp_path / "performance.md")
