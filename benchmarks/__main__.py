@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 WORKLOADS = ("ddp_step", "fsdp2_step", "token_loop", "new_group")
-PEERS = ("customccl", "gloo", "floor", "deepspeed", "customccl, shared tensors")
+PEERS = ("customccl", "gloo", "floor", "exchange", "deepspeed", "customccl, shared tensors")
 
 
 def parser() -> argparse.ArgumentParser:

@@ -5,6 +5,7 @@ import pytest
 from benchmarks import __main__ as command_line
 from benchmarks import plan, styles
 from benchmarks.operations import OPERATIONS
+from benchmarks.peers import PEERS
 from benchmarks.plan import Plan
 from benchmarks.sampling import Burst, Limits, burst_for, enough, round_order
 
@@ -75,3 +76,7 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
         command_line.parser().parse_args([command, "--help"])
     assert end.value.code == 0
     assert f"benchmarks {command}" in capsys.readouterr().out
+
+
+def test_a_run_measures_every_peer_there_is() -> None:
+    assert set(command_line.PEERS) == set(PEERS)
