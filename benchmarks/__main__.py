@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks import plan, styles
 from benchmarks.operations import ELEMENT_BYTES, OPERATIONS
+from benchmarks.peers import PEERS
 from benchmarks.plan import Plan
 from benchmarks.sampling import Limits
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 WORKLOADS = ("ddp_step", "fsdp2_step", "token_loop", "new_group")
-PEERS = ("customccl", "gloo", "floor", "exchange", "deepspeed", "customccl, shared tensors")
 
 
 def parser() -> argparse.ArgumentParser:

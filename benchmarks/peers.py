@@ -107,9 +107,9 @@ def _bare(name: str, create: str, only: Container[str] | None = None) -> Peer:
 
 PEERS: dict[str, Callable[[], Peer]] = {
     OURS: lambda: C10dPeer(OURS, "customccl", finished_on_return=True),
-    OURS_SHARED: lambda: C10dPeer(OURS_SHARED, "customccl", finished_on_return=True, shared=True),
     "gloo": lambda: C10dPeer("gloo", "gloo"),
     FLOOR: lambda: _bare(FLOOR, "create"),
     EXCHANGE: lambda: _bare(EXCHANGE, "create_exchange", _EXCHANGED),
     "deepspeed": DeepSpeedPeer,
+    OURS_SHARED: lambda: C10dPeer(OURS_SHARED, "customccl", finished_on_return=True, shared=True),
 }

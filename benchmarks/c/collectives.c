@@ -15,7 +15,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "median.h"
 #include "peer.h"
+#include "pin.h"
 #include "sync.h"
 
 enum { kMostCalls = 200, kLeastCalls = 4, kWarmCalls = 5, kPeriod = 13 };
@@ -127,11 +129,6 @@ static int64_t call_once(struct cell* c) {
   return duration;
 }
 
-static int in_order(const void* a, const void* b) {
-  const int64_t first = *(const int64_t*)a, second = *(const int64_t*)b;
-  return (first > second) - (first < second);
-}
-
 /* What the slowest rank needs for an exchange of flags and nothing else, in the middle of many; in nanoseconds. */
 static int64_t bare_exchange(void) {
   enum { kExchanges = 501 };
@@ -142,8 +139,7 @@ static int64_t bare_exchange(void) {
     meet();
     slowest[i] = worst(sync_now() - begin);
   }
-  qsort(slowest, kExchanges, sizeof slowest[0], in_order);
-  return slowest[kExchanges / 2];
+  return median(slowest, kExchanges);
 }
 
 static int64_t wrong_results(struct cell* c) {
@@ -205,10 +201,7 @@ static void pin(void) {
   char* at = getenv("BENCHMARKS_PROCESSORS");
   if (at == NULL) return;
   for (int skip = 0; skip < rank; ++skip) strtol(at, &at, 10);
-  cpu_set_t one;
-  CPU_ZERO(&one);
-  CPU_SET((int)strtol(at, NULL, 10), &one);
-  if (sched_setaffinity(0, sizeof one, &one) != 0) stop("cannot be pinned to its processor");
+  if (pin_to((int)strtol(at, NULL, 10)) != 0) stop("cannot be pinned to its processor");
 }
 
 int main(int argc, char** argv) {

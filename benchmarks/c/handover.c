@@ -6,7 +6,6 @@
  * of four ways to do it: always in the same place, or moving on through a window of 2 MiB; plain stores, or non-temporal ones.
  */
 #define _GNU_SOURCE
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "median.h"
+#include "pin.h"
 #include "streaming.h"
 #include "sync.h"
 
@@ -28,16 +29,6 @@ static char* shared;
 static int rank;
 
 static void meet(void) { sync_wait(region, rank, 2, kSpins, 60); }
-
-static int by_value(const void* a, const void* b) {
-  const int64_t x = *(const int64_t*)a, y = *(const int64_t*)b;
-  return (x > y) - (x < y);
-}
-
-static int64_t median(int64_t* samples, int count) {
-  qsort(samples, (size_t)count, sizeof samples[0], by_value);
-  return samples[count / 2];
-}
 
 /* Of the process that took longer. */
 static struct times slower(struct times mine) {
@@ -73,13 +64,6 @@ static struct times measure(int moving, int streaming, char* own, size_t bytes, 
   return slower((struct times){median(in, count), median(out, count)});
 }
 
-static void pin(int processor) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(processor, &set);
-  sched_setaffinity(0, sizeof set, &set);
-}
-
 int main(int argc, char** argv) {
   if (argc < 5) return 2;
   const double seconds = atof(argv[1]) / kWays;
@@ -88,7 +72,7 @@ int main(int argc, char** argv) {
   char* own = aligned_alloc(4096, kWindow);
   if (region == MAP_FAILED || shared == MAP_FAILED || own == NULL) return 1;
   rank = fork() == 0 ? 1 : 0;
-  pin(atoi(argv[2 + rank]));
+  pin_to(atoi(argv[2 + rank]));
   memset(own, 1 + rank, kWindow);
   for (int i = 4; i < argc; ++i) {
     size_t bytes = (strtoull(argv[i], NULL, 10) + 63) / 64 * 64;

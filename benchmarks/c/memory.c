@@ -11,13 +11,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "median.h"
 #include "streaming.h"
 #include "sync.h"
-
-static int by_value(const void* a, const void* b) {
-  const int64_t x = *(const int64_t*)a, y = *(const int64_t*)b;
-  return (x > y) - (x < y);
-}
 
 /* Median nanoseconds of one copy, all processes starting each copy together. */
 static int64_t median_copy(void* region, int rank, int ranks, char* to, char* from, size_t bytes, int streaming, double seconds) {
@@ -42,8 +38,7 @@ static int64_t median_copy(void* region, int rank, int ranks, char* to, char* fr
     sync_wait(region, rank, ranks, 1000, 60);
     more = (int)*sync_word(region, 0);
   }
-  qsort(samples, (size_t)count, sizeof samples[0], by_value);
-  return samples[count / 2];
+  return median(samples, count);
 }
 
 static double slowest(void* region, int rank, int ranks, char* to, char* from, size_t bytes, int streaming, double seconds) {

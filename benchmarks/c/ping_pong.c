@@ -4,23 +4,16 @@
  * of short runs, because a neighbour's time slice says nothing about the distance.
  */
 #define _GNU_SOURCE
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "pin.h"
 #include "sync.h"
 
 enum { kTrips = 2000 };
-
-static void pin(int processor) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(processor, &set);
-  sched_setaffinity(0, sizeof set, &set);
-}
 
 static void answer(void* region) {
   _Atomic uint64_t *ball = sync_epoch(region, 0), *back = sync_epoch(region, 1);
@@ -64,10 +57,10 @@ int main(int argc, char** argv) {
     const int a = atoi(argv[i]), b = atoi(argv[i + 1]);
     fflush(stdout);
     if (fork() == 0) {
-      pin(b);
+      pin_to(b);
       answer(region);
     }
-    pin(a);
+    pin_to(a);
     printf("%s{\"processors\": [%d, %d], \"round_trip_ns\": %.1f}", i == 2 ? "" : ", ", a, b, best_round_trip(region, atof(argv[1])));
     wait(NULL);
     munmap(region, kSyncSamples);

@@ -45,10 +45,10 @@ def _moving(results: Results, line: Line, staged: bool) -> Bound | None:
     if not staged:
         what = "memcpy of what a rank must read and write that writes no other rank's memory"
         return None if copying is None else Bound(copying * _read_in_place(line.ranks), what)
-    ways = [Bound(copying, "memcpy")] if copying is not None else []
-    if line.operation == "all_reduce":
-        ways += [Bound(seconds, "handing the data over in shared memory") for seconds in _handed_over(results, line)]
-    return max(ways, key=lambda bound: bound.seconds, default=None)
+    crossing = _handed_over(results, line) if line.operation == "all_reduce" else None
+    ways = ((copying, "memcpy"), (crossing, "handing the data over in shared memory"))
+    known = [Bound(seconds, what) for seconds, what in ways if seconds is not None]
+    return max(known, key=lambda bound: bound.seconds, default=None)
 
 
 def _read_in_place(ranks: int) -> float:
@@ -59,8 +59,8 @@ def _read_in_place(ranks: int) -> float:
     return (ranks + 1 + 2 * (ranks - 1)) / (2 * ranks)
 
 
-def _handed_over(results: Results, line: Line) -> list[float]:
-    """Seconds of an all_reduce of S bytes; none or one.
+def _handed_over(results: Results, line: Line) -> float | None:
+    """Seconds of an all_reduce of S bytes; None where no piece is as small.
 
     A rank hands over at least S: its part of every other rank's slice, and its own slice when that is reduced.
     It takes 2 S (n - 1) / n: everybody's part of its slice, and all other slices. In pieces of the best size that
@@ -71,4 +71,4 @@ def _handed_over(results: Results, line: Line) -> list[float]:
     fitting = [piece for piece in found if piece["bytes"] <= line.size]
     costs = [(piece["in_ns"] + outward * piece["out_ns"]) / piece["bytes"] for piece in fitting]
     turns = max(1.0, line.ranks / results.cores)
-    return [min(costs) * line.size * turns * 1e-9] if costs else []
+    return min(costs) * line.size * turns * 1e-9 if costs else None

@@ -6,14 +6,14 @@ namespace customccl::torch_shim {
 
 template <class Hold>
 CustomBackend::WorkPtr CustomBackend::launch(PreparedCall&& prepared, bool async, Label label, Hold&& hold) {
+  std::optional<at::StepCallbacks> callbacks = at::getStepCallbacksUnlessEmpty(at::RecordScope::USER_SCOPE);
+  const bool observed = callbacks || watched();
   if (!async) {
-    std::optional<at::StepCallbacks> callbacks = at::getStepCallbacksUnlessEmpty(at::RecordScope::USER_SCOPE);
-    if (C10_UNLIKELY(callbacks || watched())) return run_observed(prepared, label, hold(), std::move(callbacks));
+    if (C10_UNLIKELY(observed)) return run_observed(prepared, label, hold(), std::move(callbacks));
     run(prepared);
     return finished_work(label.type);
   }
-  if (C10_UNLIKELY(at::getStepCallbacksUnlessEmpty(at::RecordScope::USER_SCOPE) || watched() ||
-                   coalescing_.load(std::memory_order_relaxed))) {
+  if (C10_UNLIKELY(observed || coalescing_.load(std::memory_order_relaxed))) {
     return post_all({&prepared, 1}, true, label, hold());
   }
   return begin(std::move(prepared), label, hold());

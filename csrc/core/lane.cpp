@@ -54,7 +54,7 @@ void Lane::post(Task& task, int looks, std::shared_ptr<Task> keep_alive) {
   const bool over = task.done();
   if (!over) {
     task.deadline_.start();
-    task.keep_alive_ = keep_alive;
+    task.keep_alive_ = std::move(keep_alive);
   } else if (keep_alive != nullptr) {
     task.ended_ = Clock::now();
   }

@@ -16,7 +16,7 @@ class Finished {
  public:
   // Not in a destructor: a callback may need Python, and Python unwinds the threads that it meets while it ends.
   void deliver();
-  // The same for one that nobody can be waiting for.
+  // The same for one that was over before its post() returned: it wakes nobody, as nobody but a hook has heard of it.
   static void deliver(std::shared_ptr<Task> task);
   void add(std::shared_ptr<Task> task) { tasks_.push_back(std::move(task)); }
 

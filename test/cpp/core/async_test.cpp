@@ -13,12 +13,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-std::shared_ptr<Task> post(Communicator& group, const Checked& checked) {
-  auto task = std::make_shared<Task>(checked.call(), group.limit_of(checked.call()));
-  group.post(task);
-  return task;
-}
-
 Trial reduction(int size, std::size_t count = 300'000) {
   return even_trial(Op::kAllReduce, size, DType::kFloat32, count);
 }

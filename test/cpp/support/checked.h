@@ -1,8 +1,10 @@
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "base/call.h"
+#include "core/communicator.h"
 
 namespace customccl::test {
 
@@ -15,5 +17,12 @@ class Checked {
   // wrong.
   virtual std::string verify() const = 0;
 };
+
+// Posts the call and returns its task; `checked` must outlive it.
+inline std::shared_ptr<Task> post(Communicator& group, const Checked& checked) {
+  auto task = std::make_shared<Task>(checked.call(), group.limit_of(checked.call()));
+  group.post(task);
+  return task;
+}
 
 }  // namespace customccl::test

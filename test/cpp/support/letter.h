@@ -41,4 +41,11 @@ class Letter final : public Checked {
   Call call_;
 };
 
+inline constexpr std::size_t kSmall = 10;         // within the packet
+inline constexpr std::size_t kLarge = 1'000'000;  // asks first, then comes in pieces
+
+inline Letter plain(Op op, std::size_t count, std::uint64_t seed, int peer, std::int64_t tag) {
+  return {op, DType::kInt32, count, Shape::kPlain, seed, peer, tag};
+}
+
 }  // namespace customccl::test
