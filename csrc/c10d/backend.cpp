@@ -47,7 +47,7 @@ CustomBackend::WorkPtr CustomBackend::begin(PreparedCall&& prepared, Label label
   std::shared_ptr<TensorTask> task = make_task(std::move(prepared), held);
   group_->post(task);
   // Where the ranks are in step it is over by now, and its Work needs no more than the outputs.
-  if (task->done() && task->status().ok()) return c10::make_intrusive<DoneWork>(label.type, *task, held.outputs.vec());
+  if (task->done() && task->status().ok()) return c10::make_intrusive<DoneWork>(label.type, *task, held.results(label));
   return make_work({std::move(task)}, label, held, true, {});
 }
 
@@ -98,8 +98,8 @@ CustomBackend::WorkPtr CustomBackend::make_work(std::vector<std::shared_ptr<Tens
   }
   Audience audience;
   if (C10_UNLIKELY(watched())) audience = watch(*tasks.front(), label, held, std::move(grant));
-  auto work = c10::make_intrusive<TaskWork>(group_, std::move(tasks), label, held.inputs.vec(), held.outputs.vec(),
-                                            std::move(audience));
+  auto work = c10::make_intrusive<TaskWork>(group_, std::move(tasks), label, held.inputs.vec(),
+                                            held.results(label).vec(), std::move(audience));
   if (!async) work->wait(kNoTimeout);
   return work;
 }

@@ -129,8 +129,13 @@ class CustomBackend final : public ::c10d::Backend {
   void shutdown() override { group_->close(); }
 
  private:
-  // The caller's tensors, which an asynchronous call keeps alive; the outputs are its result. Valid during the call only.
+  // The caller's tensors, which an asynchronous call keeps alive. Valid during the call only.
   struct Held {
+    // What its Work tells: nothing comes out of a send. A Work without tensors goes without taking Python's lock.
+    at::TensorList results(Label label) const {
+      return label.type == ::c10d::OpType::SEND ? at::TensorList() : outputs;
+    }
+
     at::TensorList inputs;
     at::TensorList outputs;
     // all_to_all: rows for each rank and from each rank, as the caller gave them.

@@ -196,7 +196,7 @@ std::chrono::milliseconds TaskWork::getTimeout() const {
 
 FuturePtr DoneWork::getFuture() {
   FuturePtr future = make_future();
-  future->markCompleted(c10::IValue(outputs_));
+  future->markCompleted(c10::IValue(result()));
   return future;
 }
 

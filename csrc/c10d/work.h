@@ -136,9 +136,9 @@ class DoneWork final : public ::c10d::Work {
  public:
   explicit DoneWork(::c10d::OpType type = ::c10d::OpType::UNKNOWN) : Work(-1, type) {}
   DoneWork(::c10d::OpType type, std::uint64_t key, Nanos took) : Work(-1, type), key_(key), took_(took) {}
-  DoneWork(::c10d::OpType type, const TensorTask& task, std::vector<at::Tensor> outputs)
+  DoneWork(::c10d::OpType type, const TensorTask& task, at::TensorList outputs)
       : Work(-1, type),
-        outputs_(std::move(outputs)),
+        outputs_(outputs.begin(), outputs.end()),
         took_(task.ended() - task.begun()),
         sequence_(task.operation().sequence),
         source_(task.source()),
@@ -150,7 +150,7 @@ class DoneWork final : public ::c10d::Work {
     return true;
   }
   int sourceRank() const override { return sequence_ ? source_ : Work::sourceRank(); }
-  std::vector<at::Tensor> result() override { return outputs_; }
+  std::vector<at::Tensor> result() override { return {outputs_.begin(), outputs_.end()}; }
   FuturePtr getFuture() override;
   FuturePtr getFutureResult() override;
   float getDuration() const override { return took_ ? milliseconds(*took_) : Work::getDuration(); }
@@ -161,7 +161,7 @@ class DoneWork final : public ::c10d::Work {
   std::uint64_t getCompletionKey() const CUSTOMCCL_OVERRIDE_SINCE_2_15 { return key_; }
 
  private:
-  std::vector<at::Tensor> outputs_;
+  c10::SmallVector<at::Tensor, 1> outputs_;
   std::uint64_t key_ = 0;
   std::optional<Nanos> took_;
   std::optional<std::uint64_t> sequence_;  // of an asynchronous call

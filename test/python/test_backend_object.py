@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+
+import pytest
 import torch
 import torch.distributed as dist
 
@@ -24,6 +27,24 @@ def test_survivors_shrink_a_group_without_the_ranks_they_leave_out(ranks):
             smaller.shutdown()
 
     ranks(3, fresh=True).run(body)
+
+
+@pytest.mark.parametrize("late", [0, 1], ids=["sender late", "receiver late"])
+@pytest.mark.parametrize("count", [3, 1_000_000])
+def test_what_a_receive_gets_is_its_result_and_a_send_has_none(ranks, count, late):
+    def body(rank, size):
+        tensor = torch.full((count,), 7.0) if rank == 0 else torch.empty(count)
+        if rank == late:
+            time.sleep(0.05)
+        work = dist.isend(tensor, 1) if rank == 0 else dist.irecv(tensor, 0)
+        work.wait()
+        results = [work.result(), work.get_future().value()]
+        if rank == 0:
+            assert results == [[], []]
+        else:
+            assert [[each.data_ptr() for each in result] for result in results] == [[tensor.data_ptr()]] * 2
+
+    ranks(2).run(body)
 
 
 def test_works_tell_how_long_they_took_and_sequence_numbers_count_collectives(ranks):
