@@ -3,8 +3,8 @@
 lint.py          check
 lint.py --fix    reformat C++ and Python instead (clang-format, ruff)
 
-clang-tidy takes a second a file (ten where torch's headers are read), so a file that passed is not read again until it,
-a header of ours or .clang-tidy changes.
+clang-tidy takes a second a file (fifteen where torch's headers are read), so a file that passed is not read again
+until it, a header of ours or .clang-tidy changes.
 
 mypy and clang-tidy judge our code against torch's stubs and headers, which differ from version to version: they run
 where the torch of `make test` without TORCH= is installed. With another torch they say so and are left out.
@@ -63,7 +63,7 @@ def clang_tidy() -> bool:
     def check(command: dict[str, str]) -> str:
         source = Path(command["file"])
         stamp = PASSED / str(source.relative_to(ROOT)).replace("/", "-")
-        key = digest([source], shared + command["command"])
+        key = digest([source, *included(source)], shared + command["command"])
         if stamp.exists() and stamp.read_text() == key:
             return ""
         tidy = [SCRIPTS / "clang-tidy", "--quiet", "-p", PASSED, source]
@@ -80,24 +80,24 @@ def clang_tidy() -> bool:
 
 
 def compile_commands() -> list[dict[str, str]]:
-    """Our own sources, with only the flags that clang needs to read them."""
+    """Our own sources, with only the flags that clang needs to read them; what takes longest comes first."""
     commands = []
     for command in json.loads((BUILD / "compile_commands.json").read_text()):
         words = shlex.split(command["command"])
         after = {i + 1 for i, word in enumerate(words) if word == "-isystem"}
         kept = [word for i, word in enumerate(words) if MEANING.match(word) or i in after]
-        for source in sources_of(Path(command["file"])):
-            if source.is_relative_to(ROOT / "csrc"):
-                words = ["clang++", *kept, "-c", str(source)]
-                commands.append({**command, "file": str(source), "command": shlex.join(words)})
-    return commands
+        source = Path(command["file"])
+        if all(each.is_relative_to(ROOT / "csrc") for each in included(source) or [source]):
+            words = ["clang++", *kept, "-c", str(source)]
+            commands.append({**command, "command": shlex.join(words)})
+    return sorted(commands, key=lambda command: "isystem" not in command["command"])
 
 
-def sources_of(compiled: Path) -> list[Path]:
-    """What CMake compiles together in one generated file (csrc/c10d) is read one by one here."""
-    if not compiled.name.startswith("unity_"):
-        return [compiled]
-    return [Path(name) for name in re.findall(r'#include "(.*\.cpp)"', compiled.read_text())]
+def included(source: Path) -> list[Path]:
+    """What CMake compiles together in one generated file (csrc/c10d): here, too, they read torch's headers together."""
+    if not source.name.startswith("unity_"):
+        return []
+    return [Path(name) for name in re.findall(r'#include "(.*\.cpp)"', source.read_text())]
 
 
 def digest(files: Iterable[Path], start: str = "") -> str:
