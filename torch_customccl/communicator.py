@@ -5,12 +5,13 @@ import struct
 from collections.abc import Callable
 from ctypes import addressof, byref, c_int32, c_void_p
 from datetime import timedelta
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import torch
 import torch.distributed as dist
 
 from torch_customccl._c_interface import CODES, DTYPES, OPS, REDUCE_OPS, Call, Options, Token, last_error, library
+from torch_customccl._loader import shim
 from torch_customccl.launch import Coordinator
 
 _OP = {name: number for number, name in enumerate(OPS)}
@@ -19,6 +20,7 @@ _DTYPE = {getattr(torch, name.lower()): number for number, name in enumerate(DTY
 _REDUCE: dict[Any, int] = {name.lower(): number for number, name in enumerate(REDUCE_OPS[:-1])}
 _REDUCE |= {getattr(dist.ReduceOp, name.upper()): number for name, number in _REDUCE.items()}
 _ANY_SOURCE = -1
+_NOT_PLAIN = -1  # the shim's answer to what is more, or less, than memory
 
 _write_call = struct.Struct("=QQQ").pack_into  # send, recv, count, which lie behind each other
 _SEND = Call.send.offset
@@ -64,8 +66,7 @@ class Communicator:
         self._library = library()
         self._run: Callable[..., int] = self._library["customccl_run"]  # an object of its own: no argtypes, so faster
         self._slots: dict[_Key, list[_Slot]] = {}
-        # The same lists, of all_reduce, by reduce op and dtype: what the fast path of allreduce finds.
-        self._ready: dict[Any, dict[Any, list[_Slot]]] = {}
+        self._all_reduce: Callable[..., int] = _all_reduce_of_this_torch()
         token = Token()
         failed = self._library.customccl_make_token(byref(token)) if self.rank == 0 else 0
         text = coordinator.broadcast(last_error().encode() if failed else token.text)
@@ -86,19 +87,13 @@ class Communicator:
         """
         if count is None:
             try:
-                # Imaginary parts of lazy conjugates are negated lazily; they are contiguous only as single elements.
-                if buffer.is_cpu and buffer.is_contiguous() and ((n := buffer.numel()) != 1 or not buffer.is_neg()):
-                    slots = self._ready[op][buffer.dtype]
-                    slot = slots.pop()
-                    at = buffer.data_ptr()
-                    _write_call(slot[0], _SEND, at, at, n)
-                    code = self._run(self._handle, slot[1])
-                    slots.append(slot)
-                    if code:
-                        self._refuse(code)
-                    return
-            except (KeyError, IndexError, AttributeError):  # the first of its kind, all slots in use, no tensor
-                pass
+                code = self._all_reduce(self._handle.value, buffer, _REDUCE[op])
+            except (KeyError, TypeError, RuntimeError):  # told below in its own words
+                code = _NOT_PLAIN
+            if code == 0:
+                return
+            if code != _NOT_PLAIN:
+                self._refuse(code)
         # `buffer` keeps its name: the tensor may be nobody else's, and must outlive the call.
         count, dtype, at = _memory(buffer) if count is None else (count, dtype, buffer)
         self._call((0, dtype, op, 0, 0), at, at, count)
@@ -207,12 +202,7 @@ class Communicator:
 
     def _new_slot(self, key: _Key) -> tuple[list[_Slot], _Slot]:
         call = self._prepared(key)
-        slots = self._slots.setdefault(key, [])
-        if (
-            key[0] == 0 and not key[1].is_complex
-        ):  # complex tensors may be conjugated lazily: they are looked at closely
-            self._ready.setdefault(key[2], {})[key[1]] = slots
-        return slots, (call, c_void_p(addressof(call)))
+        return self._slots.setdefault(key, []), (call, c_void_p(addressof(call)))
 
     def _prepared(self, key: _Key) -> Call:
         op, dtype, reduce_op, peer, tag = key
@@ -261,6 +251,14 @@ class Communicator:
         if not self._handle:
             raise ValueError("the communicator is closed")
         _fail(code)
+
+
+def _all_reduce_of_this_torch() -> Callable[..., int]:
+    """The shim's all_reduce of a plain tensor; without a shim for this torch the way through ctypes does it all."""
+    try:
+        return cast(Callable[..., int], shim().all_reduce_memory)
+    except RuntimeError:
+        return lambda *_: _NOT_PLAIN
 
 
 def _memory(tensor: Any) -> tuple[int, Any, int]:

@@ -7,6 +7,7 @@
 #include "c10d/buffer_tensor.h"
 #include "c10d/facts.h"
 #include "c10d/flight_dump.h"
+#include "c10d/memory_call.h"
 #include "c10d/message_exchange.h"
 #include "c10d/standalone_group.h"
 #include "core/callbacks.h"
@@ -84,6 +85,7 @@ void bind(py::module_& module) {
   module.def("tensor_of_buffer", &tensor_of_buffer, py::arg("object"), py::arg("writable"));
   bind_standalone_group(module);
   bind_message_exchange(module);
+  bind_memory_call(module);
   module.def("info", &facts);
   module.def("flight_dump", &flight_dump, py::arg("stacks"), py::arg("only_active"));
   py::module_::import("atexit").attr("register")(py::cpp_function([] {

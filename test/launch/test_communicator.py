@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 from processes import LIMIT, coordinators, fresh_launch, in_ranks, info
 
+from torch_customccl import communicator
 from torch_customccl._c_interface import CODES, DTYPES, OPS, REDUCE_OPS, library
 from torch_customccl.communicator import Communicator
 from torch_customccl.launch import Coordinator
@@ -109,6 +110,22 @@ def test_inference_mode_and_views():
         comm.allreduce(rows[1])
         assert parameter.tolist() == [2.0, 2.0] and rows.tolist() == [[0, 1], [4, 6], [4, 5]]
         comm.allreduce(torch.empty(0))
+
+    communicators(2, body)
+
+
+def test_a_torch_without_a_shim(monkeypatch):
+    def missing():
+        raise RuntimeError("no shim for torch 9.9")
+
+    monkeypatch.setattr(communicator, "shim", missing)
+
+    def body(comm):
+        tensor = torch.arange(5.0) + comm.rank
+        comm.allreduce(tensor, op="max")
+        assert tensor.tolist() == [1.0, 2.0, 3.0, 4.0, 5.0]
+        with pytest.raises(ValueError, match="not contiguous"):
+            comm.allreduce(torch.ones(4, 4).t())
 
     communicators(2, body)
 

@@ -1,0 +1,43 @@
+#include "c10d/memory_call.h"
+
+#include <torch/csrc/autograd/python_variable.h>
+
+#include "c10d/types.h"
+#include "capi/customccl.h"
+
+namespace customccl::torch_shim {
+
+namespace {
+
+constexpr int kNotPlain = -1;
+
+// Whether memory, dtype and number of elements are all there is to it.
+bool is_plain(const at::Tensor& tensor) {
+  return tensor.device().is_cpu() && tensor.layout() == c10::kStrided && tensor.is_contiguous() && !tensor.is_conj() &&
+         !tensor.is_neg();
+}
+
+// customccl_run's code; kNotPlain where Python has to look closer, and then nothing was done.
+int all_reduce_memory(std::uintptr_t communicator, const pybind11::handle& object, int reduce_op) {
+  if (!THPVariable_Check(object.ptr())) return kNotPlain;
+  const at::Tensor& tensor = THPVariable_Unpack(object.ptr());
+  if (!is_plain(tensor)) return kNotPlain;
+  customccl_call call{};
+  call.size = sizeof call;
+  call.op = CUSTOMCCL_ALL_REDUCE;
+  call.dtype = static_cast<customccl_dtype>(dtype_of(tensor.scalar_type()));
+  call.reduce_op = static_cast<customccl_reduce_op>(reduce_op);
+  call.send = call.recv = tensor.mutable_data_ptr();
+  call.count = static_cast<std::size_t>(tensor.numel());
+  const pybind11::gil_scoped_release release;
+  return customccl_run(reinterpret_cast<customccl_comm*>(communicator), &call);
+}
+
+}  // namespace
+
+void bind_memory_call(pybind11::module_& module) {
+  namespace py = pybind11;
+  module.def("all_reduce_memory", &all_reduce_memory, py::arg("communicator"), py::arg("tensor"), py::arg("reduce_op"));
+}
+
+}  // namespace customccl::torch_shim
