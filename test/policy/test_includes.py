@@ -16,7 +16,7 @@ BELOW = {
     "engines": ["schedules", "transports", "host", "kernels"],
     "core": ["engines"],
     "capi": ["core"],
-    "c10d": ["core"],
+    "c10d": ["capi", "core"],
 }
 TORCH = ("torch/", "c10/", "ATen/", "pybind11/", "Python.h")
 
