@@ -1,5 +1,7 @@
 """How a c10d user calls each operation: `dist.*`, the backend object directly, asynchronously, or as functional ops.
 
+Directly means by the shortest call that the backend's object has: one of its own, or c10d's with a list and options.
+
 `bind` gives a function without arguments that makes one call and returns when it is done; KeyError if the style does
 not have the operation.
 """
@@ -66,6 +68,13 @@ def _direct_send_recv(b: Buffers, group: Any) -> Call:
         return _Done
 
     return call
+
+
+def _direct_all_reduce(b: Buffers, group: Any) -> Call:
+    backend = _backend(group)
+    if own := getattr(backend, "all_reduce", None):
+        return partial(own, b.input)
+    return partial(backend.allreduce, [b.input], _sync(AllreduceOptions()))
 
 
 class _Done:
@@ -135,7 +144,7 @@ _DIST: dict[str, Callable[[Buffers, Any], Call]] = {
 }
 
 _DIRECT: dict[str, Callable[[Buffers, Any], Call]] = {
-    "all_reduce": lambda b, g: partial(_backend(g).allreduce, [b.input], _sync(AllreduceOptions())),
+    "all_reduce": _direct_all_reduce,
     "all_gather": lambda b, g: partial(_backend(g)._allgather_base, b.output, b.input, _sync(AllgatherOptions())),
     "reduce_scatter": lambda b, g: partial(
         _backend(g)._reduce_scatter_base, b.output, b.input, _sync(ReduceScatterOptions())

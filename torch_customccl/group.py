@@ -91,7 +91,7 @@ class Group(Messages):
         epoch: int = 1,
     ) -> None:
         super().__init__(store, backend)  # type: ignore[call-arg]
-        self._backend = backend
+        self._use(backend)
         self._own_store = store
         self._timeout = timeout
         self._members = list(members)
@@ -211,11 +211,16 @@ class Group(Messages):
 
     def _go_on(self, backend: Any, change: Change) -> None:
         self._install(backend)  # type: ignore[attr-defined]
-        old, self._backend = self._backend, backend
+        old = self._backend
+        self._use(backend)
         self._members, self._epoch, self._ranks = change.members, change.epoch, list(range(len(change.members)))
         group_registry.enter(self, self._ranks)
         group_change.publish(self._own_store, self._epoch)
         old.shutdown()
+
+    def _use(self, backend: Any) -> None:
+        self._backend = backend
+        self._direct = getattr(backend, "all_reduce", None)  # gloo's has none
 
     def reconfigure(self, opts: Any) -> Any:
         """torch's own way to other members, from torch 2.14 on, which needs no store in common.

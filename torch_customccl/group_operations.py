@@ -26,6 +26,7 @@ _c10d = dist.ProcessGroup
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 _OPTIONS = tuple(getattr(c10d, name) for name in dir(c10d) if name.endswith("Options"))
 _SUM = dist.ReduceOp.SUM
+_dispatch_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
 _to_tensor = load().tensor_of_buffer
 
 
@@ -70,10 +71,15 @@ class Operations(_Base):
     the operation fails, which ends the group on all ranks.
     """
 
+    # The backend's all_reduce, where it has one: for calls that nobody watches in torch's dispatcher.
+    _direct: Callable[[torch.Tensor, Any], None] | None
+
     def all_reduce(
         self, tensor: Any, op: Any = _SUM, *, async_op: bool = False, timeout: timedelta | None = None
     ) -> Any:
         """Replaces `tensor` on every rank by the elementwise reduction of all ranks' tensors."""
+        if type(tensor) is torch.Tensor and not async_op and timeout is None and self._direct and not _dispatch_modes():
+            return self._direct(tensor, op)
         options = c10d.AllreduceOptions()
         options.reduceOp = op
         _set(options, async_op, timeout)

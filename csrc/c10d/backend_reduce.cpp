@@ -26,6 +26,14 @@ CustomBackend::WorkPtr CustomBackend::allreduce(Tensors& tensors, const ::c10d::
                 {::c10d::OpType::ALLREDUCE, "customccl:all_reduce"}, [&] { return Held{tensors, tensors}; });
 }
 
+void CustomBackend::all_reduce(const at::Tensor& tensor, const ::c10d::ReduceOp& op) {
+  ::c10d::AllreduceOptions options;
+  options.reduceOp = op;
+  options.asyncOp = false;
+  Tensors tensors{tensor};
+  allreduce(tensors, options);
+}
+
 CustomBackend::WorkPtr CustomBackend::allreduce_coalesced(Tensors& tensors,
                                                           const ::c10d::AllreduceCoalescedOptions& options) {
   std::vector<PreparedCall> calls;

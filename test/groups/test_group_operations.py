@@ -12,6 +12,7 @@ from harness.rank import error_of
 from shared import group
 from torch.distributed import _functional_collectives as functional
 from torch.distributed.device_mesh import DeviceMesh
+from torch.utils._python_dispatch import TorchDispatchMode
 
 
 def wrap_tensor(values):
@@ -139,6 +140,27 @@ def test_bytes_of_any_length(ranks):
     for gathered, short in ranks(3).run(body):
         assert gathered == [b"", b"x" * 1000, b"x" * 2000]
         assert short == [b"\0", b"\1", b"\2"]
+
+
+def test_whoever_watches_torchs_dispatcher_sees_an_all_reduce(ranks):
+    def body(rank, size):
+        class Seen(TorchDispatchMode):
+            def __init__(self):
+                super().__init__()
+                self.names = []
+
+            def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+                self.names.append(function.name())
+                return function(*args, **(kwargs or {}))
+
+        with group(rank, size, "watched") as made:
+            tensor = torch.ones(2)
+            with Seen() as seen:
+                made.all_reduce(tensor)
+            made.all_reduce(tensor, dist.ReduceOp.MAX)
+            return tensor.tolist(), seen.names
+
+    assert ranks(2).run(body) == [([2.0, 2.0], ["c10d::allreduce_"])] * 2
 
 
 REFUSED = {

@@ -29,6 +29,31 @@ def test_survivors_shrink_a_group_without_the_ranks_they_leave_out(ranks):
     ranks(3, fresh=True).run(body)
 
 
+def test_all_reduce_of_one_tensor(ranks):
+    def body(rank, size):
+        whole = torch.arange(12.0).reshape(3, 4) + rank
+        backend().all_reduce(whole[:, 1])
+        assert whole[:, 1].tolist() == [3.0, 11.0, 19.0] and whole[:, 2].tolist() == [
+            2.0 + rank,
+            6.0 + rank,
+            10.0 + rank,
+        ]
+        most, halves = torch.tensor([rank, 5 - rank]), torch.full((1000,), 4.0)
+        backend().all_reduce(most, dist.ReduceOp.MAX)
+        backend().all_reduce(halves, op=dist._make_nccl_premul_sum(0.5))
+        assert most.tolist() == [1, 5] and bool((halves == 4).all())
+        sparse = torch.sparse_coo_tensor([[rank]], [1.0], (2,))
+        backend().all_reduce(sparse)
+        assert sparse.to_dense().tolist() == [1.0, 1.0]
+        for wrong, reason in ((torch.ones(1).expand(2), "expanded"), (torch.ones(1, device="meta"), "tensor on meta")):
+            with pytest.raises(ValueError, match=reason):
+                backend().all_reduce(wrong)
+        with pytest.raises(dist.DistBackendError, match="rank"):
+            backend().all_reduce(torch.ones(1 + rank))
+
+    ranks(2, fresh=True).run(body)
+
+
 @pytest.mark.parametrize("late", [0, 1], ids=["sender late", "receiver late"])
 @pytest.mark.parametrize("count", [3, 1_000_000])
 def test_what_a_receive_gets_is_its_result_and_a_send_has_none(ranks, count, late):

@@ -78,10 +78,10 @@ class WorkerSet:
     def start(self, body: Body, *args: Any) -> None:
         """Let every rank begin; follow with `wait_for`, `tell`, `kill`, and `finish`."""
         assert not self._busy, "the last body has not been finished"
+        task = pack(Task(name_of(body), args))  # first: it may fail, and the pool is then as before
         self._busy = True
         self._outcomes.clear()
         self._events.clear()
-        task = pack(Task(name_of(body), args))
         for rank, pipe in enumerate(self._pipes):
             try:
                 pipe.send_bytes(task)
