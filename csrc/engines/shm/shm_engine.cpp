@@ -24,7 +24,9 @@ Status ShmEngine::start(Operation& op) {
   op.algorithm = &select(context_, call);
   op.algorithm->plan(context_, op);
   shown_.begin(call, op.algorithm->shows);
-  op.store = store_policy().choose(op.staged_bytes, op.measured);
+  const bool refills = op.staged_bytes > Staging::kSlots * staging_.slot_bytes();
+  const bool teaches = refills || !kOps[static_cast<std::size_t>(call.op)].has_root;
+  op.store = store_policy().choose(op.staged_bytes, teaches, op.measured);
   op.output_store = output_store(call, context_.size());
   op.first_turn = turn_ + 1;
   if (op.algorithm->uses_staging) {

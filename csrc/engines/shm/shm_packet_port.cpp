@@ -32,7 +32,7 @@ void ShmPacketPort::send(int to, const PacketHeader& header) {
 Store ShmPacketPort::begin_data(int to, std::size_t bytes) {
   Timing& timing = timings_[static_cast<std::size_t>(to)];
   bool measure = false;
-  const Store store = policies_[static_cast<std::size_t>(to)].choose(bytes, measure);
+  const Store store = policies_[static_cast<std::size_t>(to)].choose(bytes, true, measure);
   if (measure) timing = {Clock::now(), bytes, 0, store, true};
   return store;
 }

@@ -12,16 +12,29 @@ StorePolicy::StorePolicy() {
   fixed_store_ = settings().store_policy == "streaming" ? Store::kStreaming : Store::kPlain;
 }
 
-StorePolicy::Class& StorePolicy::class_of(std::size_t bytes) {
-  const auto power = static_cast<std::size_t>(std::bit_width(bytes / kSmall));
-  return classes_[std::min(power, kClasses - 1)];
+std::size_t StorePolicy::index_of(std::size_t bytes) {
+  return std::min(static_cast<std::size_t>(std::bit_width(bytes / kSmall)), kClasses - 1);
 }
 
-Store StorePolicy::choose(std::size_t bytes, bool& measure) {
+const StorePolicy::Class* StorePolicy::nearest_taught(std::size_t bytes) const {
+  const std::size_t own = index_of(bytes);
+  for (std::size_t distance = 0; distance < kClasses; ++distance) {
+    for (const std::size_t index : {own - distance, own + distance}) {  // below zero: far beyond the last one
+      if (index < kClasses && classes_[index].taught && classes_[index].count >= kTrials) return &classes_[index];
+    }
+  }
+  return nullptr;
+}
+
+Store StorePolicy::choose(std::size_t bytes, bool teaches, bool& measure) {
   measure = false;
   if (fixed_) return fixed_store_;
   if (bytes < kSmall) return Store::kPlain;
-  Class& known = class_of(bytes);
+  if (!teaches) {
+    if (const Class* taught = nearest_taught(bytes); taught != nullptr) return taught->preferred();
+  }
+  Class& known = classes_[index_of(bytes)];
+  if (teaches && !known.taught) known = Class{.taught = true};
   const std::uint32_t number = known.count++;
   measure = number < kTrials || bytes >= kLarge || number % kMeasure == 0 || known.doubted;
   if (number < kTrials) return number % 2 == 0 ? Store::kPlain : Store::kStreaming;
@@ -31,7 +44,7 @@ Store StorePolicy::choose(std::size_t bytes, bool& measure) {
 
 void StorePolicy::observe(Store store, std::size_t bytes, Nanos took) {
   const double cost = static_cast<double>(took.count()) / static_cast<double>(bytes);
-  Class& known = class_of(bytes);
+  Class& known = classes_[index_of(bytes)];
   double& best = known.cost[static_cast<std::size_t>(store)];
   if (known.doubted) {
     best = cost;
@@ -45,8 +58,9 @@ void StorePolicy::observe(Store store, std::size_t bytes, Nanos took) {
     known.doubted = true;
     return;
   }
-  // A disturbed operation can only look slow: follow a better figure at once, a worse one slowly.
-  best = best == 0 || cost < best ? cost : best + (cost - best) / 8;
+  // A disturbed operation can only look slow: follow a better figure at once, a worse one slowly, however much worse it is. One
+  // that had to map staging or lost its processor takes a hundred times as long.
+  best = best == 0 || cost < best ? cost : best + (std::min(cost, 2 * best) - best) / 8;
 }
 
 }  // namespace customccl::shm

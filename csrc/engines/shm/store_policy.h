@@ -15,12 +15,16 @@ namespace customccl::shm {
 // on the operations themselves, per size class: the first ones try both, the faster stays, now and then the other is tried
 // again, and at once when three in a row took twice what was known. The choice concerns only the writer, so ranks need not
 // agree; as they count alike, they try alike. (Figures: docs/performance.md.)
+//
+// A rank's own time shows what a kind of store costs only where it also waits for readers of such stores, or reads some itself:
+// a root that has put its few bytes down is off before anybody pays for them. So what `teaches` is what every rank both writes
+// and reads, and what fills the slots several times over; the rest does what was learnt there, for its size or the nearest one.
 class StorePolicy {
  public:
   StorePolicy();
 
   // For an operation that stages `bytes`. `measure` tells the caller to report the time of this one.
-  Store choose(std::size_t bytes, bool& measure);
+  Store choose(std::size_t bytes, bool teaches, bool& measure);
   void observe(Store store, std::size_t bytes, Nanos took);
 
  private:
@@ -32,13 +36,16 @@ class StorePolicy {
   static constexpr std::size_t kClasses = 16;       // by powers of two from kSmall
 
   struct Class {
+    bool taught = false;  // by operations that teach; else what others learnt by themselves, for want of better
     std::uint32_t count = 0;
     std::uint32_t slow = 0;            // measurements in a row that took twice what was known
     bool doubted = false;              // they were three: the next operation tries the other way
     std::array<double, 2> cost{0, 0};  // ns per byte, by Store; 0 = not known
     Store preferred() const { return cost[1] < cost[0] ? Store::kStreaming : Store::kPlain; }
   };
-  Class& class_of(std::size_t bytes);
+  static std::size_t index_of(std::size_t bytes);
+  // The class nearest to `bytes` that has been taught both ways, or nullptr.
+  const Class* nearest_taught(std::size_t bytes) const;
 
   bool fixed_ = false;
   Store fixed_store_ = Store::kPlain;

@@ -95,11 +95,11 @@ TEST(PairCounts, KnowWhoSendsWhatInARootedOperation) {
 }
 
 // Runs `times` operations of which those written by `faster` take a third of the others; returns how many it wrote.
-int operations(StorePolicy& policy, int times, Store faster, std::size_t bytes = 4 << 20) {
+int operations(StorePolicy& policy, int times, Store faster, std::size_t bytes = 4 << 20, bool teaches = true) {
   int written = 0;
   for (int i = 0; i < times; ++i) {
     bool measure = false;
-    const Store store = policy.choose(bytes, measure);
+    const Store store = policy.choose(bytes, teaches, measure);
     written += store == faster ? 1 : 0;
     if (measure) policy.observe(store, bytes, std::chrono::microseconds(store == faster ? 100 : 300));
   }
@@ -142,10 +142,37 @@ TEST(StorePolicy, LearnsEachSizeClassByItself) {
   EXPECT_GT(operations(policy, 100, Store::kStreaming, 8 << 20), 90);
 }
 
+TEST(StorePolicy, IsNotTurnedByWhatTakesAHundredTimesAsLong) {
+  for (const Store faster : {Store::kPlain, Store::kStreaming}) {
+    StorePolicy policy;
+    operations(policy, 200, faster, 4096);
+    for (int disturbed = 0; disturbed < 20; ++disturbed) {
+      bool measure = false;
+      const Store store = policy.choose(4096, true, measure);
+      if (measure) policy.observe(store, 4096, std::chrono::milliseconds(40));
+      EXPECT_GE(operations(policy, 100, faster, 4096), 98);
+    }
+  }
+}
+
+TEST(StorePolicy, DoesForARootWhatTheOthersLearnt) {
+  for (const Store faster : {Store::kPlain, Store::kStreaming}) {
+    const Store other = faster == Store::kPlain ? Store::kStreaming : Store::kPlain;
+    StorePolicy policy;
+    // Nothing is known: it learns by itself.
+    EXPECT_GE(operations(policy, 100, other, 8192, false), 90);
+    EXPECT_GE(operations(policy, 100, faster, 8192), 90);
+    EXPECT_GE(operations(policy, 100, other, 4 << 20), 90);
+    // Its own times are no argument now, and sizes nobody has taught do what the nearest ones do.
+    for (const std::size_t bytes : {2048, 8192, 65536}) EXPECT_EQ(operations(policy, 100, faster, bytes, false), 100);
+    for (const std::size_t bytes : {1 << 20, 64 << 20}) EXPECT_EQ(operations(policy, 100, other, bytes, false), 100);
+  }
+}
+
 TEST(StorePolicy, WritesLittlePlainlyAndMeasuresNone) {
   StorePolicy policy;
   bool measure = true;
-  EXPECT_EQ(policy.choose(1000, measure), Store::kPlain);
+  EXPECT_EQ(policy.choose(1000, true, measure), Store::kPlain);
   EXPECT_FALSE(measure);
 }
 
