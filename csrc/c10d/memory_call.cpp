@@ -22,15 +22,12 @@ int all_reduce_memory(std::uintptr_t communicator, const pybind11::handle& objec
   if (!THPVariable_Check(object.ptr())) return kNotPlain;
   const at::Tensor& tensor = THPVariable_Unpack(object.ptr());
   if (!is_plain(tensor)) return kNotPlain;
-  customccl_call call{};
-  call.size = sizeof call;
-  call.op = CUSTOMCCL_ALL_REDUCE;
-  call.dtype = static_cast<customccl_dtype>(dtype_of(tensor.scalar_type()));
-  call.reduce_op = static_cast<customccl_reduce_op>(reduce_op);
-  call.send = call.recv = tensor.mutable_data_ptr();
-  call.count = static_cast<std::size_t>(tensor.numel());
+  const auto dtype = static_cast<customccl_dtype>(dtype_of(tensor.scalar_type()));
+  const auto count = static_cast<std::size_t>(tensor.numel());
+  void* data = tensor.mutable_data_ptr();
   const pybind11::gil_scoped_release release;
-  return customccl_run(reinterpret_cast<customccl_comm*>(communicator), &call);
+  return customccl_all_reduce(reinterpret_cast<customccl_comm*>(communicator), data, data, count, dtype,
+                              static_cast<customccl_reduce_op>(reduce_op));
 }
 
 }  // namespace

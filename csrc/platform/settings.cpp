@@ -100,8 +100,10 @@ constexpr std::array kRows{
     Row{"CUSTOMCCL_SPIN_US", "longest spin of a wait before it yields, when every rank has a processor", "50",
         microseconds<&S::spin>},
     Row{"CUSTOMCCL_YIELD_US", "how long a wait yields before it sleeps", "1000", microseconds<&S::yield>},
-    Row{"CUSTOMCCL_PROGRESS_THREAD", "1: a thread moves asynchronous work on; 0: only wait() and polls do", "1",
-        flag<&S::progress_thread>},
+    Row{"CUSTOMCCL_PROGRESS_THREAD",
+        "1: a thread moves asynchronous work on; 0: only wait() and polls do, so DDP, which waits for futures, stands "
+        "still",
+        "1", flag<&S::progress_thread>},
     Row{"CUSTOMCCL_STORE_POLICY", "how staging is written: plain or streaming (non-temporal) stores, or auto", "auto",
         one_of<&S::store_policy, kStorePolicies>},
     Row{"CUSTOMCCL_ISA", "widest instruction set of the kernels", "auto", one_of<&S::isa, kIsas>},

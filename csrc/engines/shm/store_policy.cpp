@@ -51,9 +51,11 @@ void StorePolicy::observe(Store store, std::size_t bytes, Nanos took) {
     known.doubted = false;
     return;
   }
-  known.slow = store == known.preferred() && best != 0 && cost > 2 * best ? known.slow + 1 : 0;
+  const bool slow = store == known.preferred() && best != 0 && cost > 2 * best;
+  known.least = slow && known.slow > 0 ? std::min(known.least, cost) : cost;
+  known.slow = slow ? known.slow + 1 : 0;
   if (known.slow >= 3) {
-    best = cost;
+    best = known.least;
     known.slow = 0;
     known.doubted = true;
     return;
