@@ -48,7 +48,7 @@ class CustomBackend final : public ::c10d::Backend {
 
   WorkPtr broadcast(Tensors& tensors, const ::c10d::BroadcastOptions& options) override;
   WorkPtr allreduce(Tensors& tensors, const ::c10d::AllreduceOptions& options) override;
-  // allreduce() of one tensor that is done on return, for callers who have this object: no list, no options, no Work.
+  // allreduce() of one tensor, done on return: a call from Python then makes no list, no options and no Work.
   void all_reduce(const at::Tensor& tensor, const ::c10d::ReduceOp& op);
   WorkPtr allreduce_coalesced(Tensors& tensors, const ::c10d::AllreduceCoalescedOptions& options) override;
   WorkPtr reduce(Tensors& tensors, const ::c10d::ReduceOptions& options) override;

@@ -33,11 +33,8 @@ def test_all_reduce_of_one_tensor(ranks):
     def body(rank, size):
         whole = torch.arange(12.0).reshape(3, 4) + rank
         backend().all_reduce(whole[:, 1])
-        assert whole[:, 1].tolist() == [3.0, 11.0, 19.0] and whole[:, 2].tolist() == [
-            2.0 + rank,
-            6.0 + rank,
-            10.0 + rank,
-        ]
+        assert whole[:, 1].tolist() == [3.0, 11.0, 19.0]
+        assert whole[:, 2].tolist() == [2.0 + rank, 6.0 + rank, 10.0 + rank]
         most, halves = torch.tensor([rank, 5 - rank]), torch.full((1000,), 4.0)
         backend().all_reduce(most, dist.ReduceOp.MAX)
         backend().all_reduce(halves, op=dist._make_nccl_premul_sum(0.5))
