@@ -15,7 +15,7 @@ namespace customccl {
 struct Settings {
   std::size_t arena_bytes;     // CUSTOMCCL_ARENA_BYTES: address space reserved per process for shared memory (sparse)
   std::size_t slot_bytes;      // CUSTOMCCL_SLOT_BYTES: one staging slot of a large operation
-  std::size_t one_shot_bytes;  // CUSTOMCCL_ONE_SHOT_BYTES: reductions up to this size are done by every rank at once
+  std::size_t one_shot_bytes;  // CUSTOMCCL_ONE_SHOT_BYTES: every rank reduces everything up to this / ranks
   std::size_t staging_budget;  // CUSTOMCCL_STAGING_BUDGET: staging of all groups together; beyond it slots shrink
   std::size_t mailbox_bytes;   // CUSTOMCCL_MAILBOX_BYTES: ring per ordered pair for send and recv
   Nanos spin;                  // CUSTOMCCL_SPIN_US: longest spin before yielding, when ranks have a processor each

@@ -1,12 +1,14 @@
 #include "engines/shm/algorithm.h"
 #include "engines/shm/reduce_pieces.h"
 
-// Small all_reduce, reduce and reduce_scatter, one shot, n ranks:
+// Small all_reduce and reduce, and reduce_scatter of a few bytes, one shot, n ranks:
 //
 //   phase 0   stage the whole input         -> own flag line (up to 48 bytes) or own staging slot
-//   phase 1   reduce everybody's staged copy, in rank order 0..n-1 -> output (reduce_scatter: own block only; reduce: root only)
+//   phase 1   reduce the own input and the n-1 staged copies, in rank order 0..n-1 -> output (reduce_scatter: own block only;
+//             reduce: root only)
 //
-// Cost: one flag wait; every rank reads n copies. The fastest while latency counts, not bytes.
+// Cost: one flag wait; every rank reads n-1 copies. The fastest while latency counts, not bytes. The own staged copy is not read:
+// lines that only the peer has read are written three times as fast the next time (256 KiB, 2 ranks, near cores: 7 and 24 us).
 
 namespace customccl::shm {
 
@@ -24,17 +26,19 @@ void stage_inputs(std::byte* target, const Operation& op) {
   }
 }
 
-// Reduces the part of the staged inputs that this rank wants. staged_by(member): where the member's copy begins.
+// Reduces the part of the inputs that this rank wants. staged_by(member): where the member's copy begins.
 template <class StagedBy>
 void reduce_staged(const Context& context, const Operation& op, StagedBy&& staged_by) {
   const Call& call = *op.call;
   if (call.outputs.empty()) return;
-  const std::size_t skipped =
-      call.op == Op::kReduceScatter ? count_of(call.inputs.first(static_cast<std::size_t>(context.rank()))) : 0;
+  const std::size_t block = call.op == Op::kReduceScatter ? static_cast<std::size_t>(context.rank()) : 0;
+  const std::size_t skipped = count_of(call.inputs.first(block));
   Reduction piece;
   for (int member = 0; member < context.size(); ++member) {
     piece.staged[static_cast<std::size_t>(member)] = staged_by(member) + skipped * size_of(call.dtype);
   }
+  const View& own = call.inputs[block];
+  if (own.contiguous() && !scaled(call)) piece.own = &own;  // else it is read as it was staged
   piece.output = &call.outputs[0];
   piece.count = call.outputs[0].count;
   reduce_piece(context, op, piece);

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "engines/shm/algorithm.h"
 #include "platform/settings.h"
 
@@ -7,13 +9,26 @@ namespace customccl::shm {
 
 namespace {
 
+// Adding a pair of elements takes longer than moving them.
+bool adds_slowly(DType dtype) {
+  const DTypeInfo& type = info(dtype);
+  return type.kind == DTypeKind::kComplex || (type.kind == DTypeKind::kFloating && type.size < sizeof(float));
+}
+
+// Bytes up to which all_reduce and reduce take one shot.
+std::size_t one_shot_limit(const Context& context, DType dtype) {
+  const std::size_t slot = context.staging.slot_bytes();
+  // Everybody reads everything and adds everything, so the limit shrinks as the group grows.
+  const std::size_t limit = std::min(settings().one_shot_bytes / static_cast<std::size_t>(context.size()), slot);
+  // Two ranks read no more in one shot than in two: what counts is one wait less, and later the adding done twice.
+  return context.size() == 2 && !adds_slowly(dtype) ? std::max(limit, slot / 4) : limit;
+}
+
 const Algorithm& select_reduce(const Context& context, const Call& call) {
   const std::size_t bytes = count_of(call.inputs) * size_of(call.dtype);
   if (bytes <= kInlineBytes) return kInlineReduce;
-  // Every rank reads everything in one shot, so the limit shrinks as the group grows.
-  const std::size_t limit = settings().one_shot_bytes * 2 / static_cast<std::size_t>(context.size());
-  if (bytes <= limit && bytes <= context.staging.slot_bytes()) return kOneShotReduce;
-  return call.op == Op::kReduceScatter ? kReduceScatter : kTwoShotReduce;
+  if (call.op == Op::kReduceScatter) return kReduceScatter;
+  return bytes <= one_shot_limit(context, call.dtype) ? kOneShotReduce : kTwoShotReduce;
 }
 
 const Algorithm& select_multicast(const Call& call) {

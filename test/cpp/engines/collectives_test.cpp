@@ -42,9 +42,9 @@ class Collectives : public testing::TestWithParam<int> {
   // Where another algorithm or another number of chunks begins, in bytes per block.
   static std::vector<std::size_t> turning_points(int size) {
     const std::size_t slot = settings().slot_bytes;
-    const std::size_t one_shot = settings().one_shot_bytes * 2 / static_cast<std::size_t>(size);
+    const std::size_t one_shot = settings().one_shot_bytes / static_cast<std::size_t>(size);
     const std::size_t share = slot / static_cast<std::size_t>(size);
-    return {0, 1, 16, 47, 48, 49, 64, 100, share, one_shot, one_shot + 16, slot / 2 + 4, slot - 16, slot, slot + 1};
+    return {0, 1, 16, 47, 48, 49, share, one_shot, one_shot + 16, slot / 4, slot / 4 + 4, slot - 16, slot, slot + 1};
   }
 };
 
@@ -101,7 +101,7 @@ TEST_P(Collectives, ReduceEveryDtypeWithEveryOpInSmallAndLarge) {
         if (!is_defined(reduce_op, type.dtype)) continue;
         for (const Op op : {Op::kAllReduce, Op::kReduce, Op::kReduceScatter}) {
           const bool large = (choice + static_cast<std::size_t>(op)) % 3 == 0;  // above the limit of one shot
-          const std::size_t count = large ? settings().one_shot_bytes * 2 / type.size + 77 : 3;
+          const std::size_t count = large ? settings().one_shot_bytes / type.size + 77 : 3;
           Trial trial = even_trial(op, rank.size(), type.dtype, count);
           trial.reduce_op = reduce_op;
           trial.root = static_cast<int>(choice) % rank.size();

@@ -28,7 +28,7 @@ TEST(Settings, HaveTheirDefaultsInAnEmptyEnvironment) {
   EXPECT_TRUE(reading.complaints.empty());
   EXPECT_EQ(s.arena_bytes, std::size_t{16} << 30);
   EXPECT_EQ(s.slot_bytes, std::size_t{512} << 10);
-  EXPECT_EQ(s.one_shot_bytes, std::size_t{8} << 10);
+  EXPECT_EQ(s.one_shot_bytes, std::size_t{16} << 10);
   EXPECT_EQ(s.staging_budget, std::size_t{1} << 30);
   EXPECT_EQ(s.mailbox_bytes, std::size_t{2} << 20);
   EXPECT_EQ(s.spin, microseconds(50));
