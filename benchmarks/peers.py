@@ -16,8 +16,10 @@ from benchmarks.buffers import Allocate, Buffers, plain_memory
 
 OURS = "customccl"
 OURS_SHARED = "customccl, shared tensors"  # tensors allocated by the backend
+OURS_WIDE = "customccl, float32"  # in cells of two-byte types: as many elements of four bytes
 FLOOR = "floor"  # a c10d backend that does nothing
 EXCHANGE = "exchange"  # one that only has the ranks exchange a flag each
+OUR_WAYS = (OURS, OURS_SHARED, OURS_WIDE)
 BARE = (FLOOR, EXCHANGE)  # move no data
 TIMEOUT = timedelta(seconds=60)
 

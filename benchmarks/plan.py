@@ -1,7 +1,7 @@
 """What a run measures: cells (operation x style x dtype x size) per number of ranks, for each preset."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from benchmarks import styles
@@ -27,6 +27,10 @@ class Cell:
     style: str
     dtype: str
     size: int
+
+    def widened(self) -> "Cell":
+        """As many elements of float32."""
+        return replace(self, dtype="float32", size=self.size * ELEMENT_BYTES["float32"] // ELEMENT_BYTES[self.dtype])
 
     def title(self, ranks: int) -> str:
         return f"{ranks} ranks: {self.style} {self.operation} {self.dtype} {self.size} B"

@@ -9,7 +9,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -19,7 +19,7 @@ import torch.distributed as dist
 
 from benchmarks import buffers, footprint, machine, native, own_calls, workloads
 from benchmarks.operations import OPERATIONS, actual_size
-from benchmarks.peers import OURS, PEERS, TIMEOUT, Peer, UnsupportedError
+from benchmarks.peers import OURS, OURS_WIDE, PEERS, TIMEOUT, Peer, UnsupportedError
 from benchmarks.plan import OWN, STEP, Cell, Plan
 from benchmarks.sampling import Burst, burst_for, enough, round_order
 from benchmarks.shared_region import CAPACITY, SharedRegion
@@ -28,10 +28,10 @@ REPEATS_TO_WARM = 10
 
 
 class Turn:
-    """A peer's part in one cell: its call and its buffers."""
+    """A peer's part in one cell, under a name: its call and its buffers."""
 
-    def __init__(self, peer: Peer, cell: Cell, shared: dict[Any, buffers.Buffers]) -> None:
-        self.peer = peer
+    def __init__(self, name: str, peer: Peer, cell: Cell, shared: dict[Any, buffers.Buffers]) -> None:
+        self.name, self.peer = name, peer
         self.rewrite: Callable[[], object] = lambda: None
         self.call: Callable[[], object]
         self.buffers: buffers.Buffers | None = None
@@ -44,10 +44,10 @@ class Turn:
             self.call = workloads.bind(cell.operation, peer.group)
             return
         rank, ranks = dist.get_rank(), dist.get_world_size()
-        allocate = peer.allocate
-        if allocate not in shared:  # peers with plain memory use the same tensors
-            shared[allocate] = buffers.make(cell.operation, cell.dtype, rank, ranks, cell.size, allocate)
-        self.buffers = shared[allocate]
+        same = peer.allocate, cell.dtype
+        if same not in shared:  # peers with plain memory use the same tensors
+            shared[same] = buffers.make(cell.operation, cell.dtype, rank, ranks, cell.size, peer.allocate)
+        self.buffers = shared[same]
         self.call = peer.call(cell.style, cell.operation, self.buffers)
         self.rewrite = self.buffers.rewrite
 
@@ -103,25 +103,31 @@ class Rank:
         good = self.region.exchange(result is not None)
         return (result, "") if all(good) else (None, why)
 
+    def _contenders(self, cell: Cell) -> Iterator[tuple[str, Peer, Cell]]:
+        for peer in self.peers:
+            yield peer.name, peer, cell
+            if peer.name == OURS and cell.dtype in ("bfloat16", "float16"):
+                yield OURS_WIDE, peer, cell.widened()
+
     def measure(self, cell: Cell) -> dict[str, Any]:
         """Samples of all peers that can do this cell; why not, of the others."""
         self._place(cell)
         shared: dict[Any, buffers.Buffers] = {}
         turns: list[Turn] = []
         peers: dict[str, dict[str, Any]] = {}
-        for peer in self.peers:
-            turn, why = self._together(partial(Turn, peer, cell, shared))
+        for name, peer, what in self._contenders(cell):
+            turn, why = self._together(partial(Turn, name, peer, what, shared))
             wrong, why = self._together(turn.check) if turn else (None, why)
             if wrong is None:
-                peers[peer.name] = {"missing": why}
+                peers[name] = {"missing": why}
             else:
                 turns.append(turn)
-                peers[peer.name] = {"wrong": sum(self.region.exchange(wrong))}
+                peers[name] = {"wrong": sum(self.region.exchange(wrong))}
         if turns:
             samples = self._sample(turns, cell.style == OWN)
             for index, turn in enumerate(turns):
-                peers[turn.peer.name]["wrong"] += sum(self.region.exchange(turn.check()))
-                peers[turn.peer.name]["samples"] = samples[index].tolist()
+                peers[turn.name]["wrong"] += sum(self.region.exchange(turn.check()))
+                peers[turn.name]["samples"] = samples[index].tolist()
         ranks = self.region.ranks
         known = cell.operation in OPERATIONS
         size = actual_size(cell.operation, cell.dtype, ranks, cell.size) if known else cell.size

@@ -11,7 +11,7 @@ from typing import Any
 from benchmarks import intervals
 from benchmarks.intervals import Interval, Summary
 from benchmarks.native import ROOT
-from benchmarks.peers import BARE, OURS, OURS_SHARED
+from benchmarks.peers import BARE, OUR_WAYS
 
 FORMAT = 2
 BUSY = 0.1  # cores
@@ -58,7 +58,7 @@ class Line:
 
     def quiet(self, peer: str) -> bool:
         # At the C level a round is one run of each library, so few that their interval is their range.
-        jitters = self.level == "c" or peer not in (OURS, OURS_SHARED, *BARE)
+        jitters = self.level == "c" or peer not in (*OUR_WAYS, *BARE)
         return intervals.quiet(self.samples(peer), self.oversubscribed, jitters)
 
     def slack(self, *peers: str) -> float:

@@ -1,9 +1,10 @@
 /* What it takes two processes to hand each other data through shared memory, each pinned to one processor: each copies BYTES from
- * its own memory into the shared part, then copies what the other put there. All private memory stays in the caches, so it
- * takes no less whatever the algorithm.
+ * its own memory, which was written anew before, into the shared part, and what the other put there over it. In pieces: each
+ * puts one there, then takes the other's. It takes no less whatever the algorithm.
  *
  * handover SECONDS A B BYTES...   prints a JSON list of {"bytes", "in_ns", "out_ns"}: medians of the slower process, of the fastest
- * of four ways to do it: always in the same place, or moving on through a window of 2 MiB; plain stores, or non-temporal ones.
+ * way to do it: pieces of 16 KiB to 1 MiB; always in the same place, or moving on through a window of 1 or 2 MiB; plain stores,
+ * or non-temporal ones. Waiting for the other does not count.
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -18,10 +19,20 @@
 #include "streaming.h"
 #include "sync.h"
 
-enum { kWays = 4, kMost = 4001, kWindow = 2 << 20, kSpins = 20000 };
+enum { kMost = 4001, kLeast = 5, kLargestPiece = 1 << 20, kLargestWindow = 2 << 20, kSpins = 20000 };
+
+struct way {
+  size_t piece, window;
+  int streaming;
+};
 
 struct times {
   int64_t in, out;
+};
+
+struct tensor {
+  char *own, *fresh;
+  size_t bytes;
 };
 
 static void* region;
@@ -29,6 +40,8 @@ static char* shared;
 static int rank;
 
 static void meet(void) { sync_wait(region, rank, 2, kSpins, 60); }
+
+static struct times faster(struct times a, struct times b) { return a.in + a.out <= b.in + b.out ? a : b; }
 
 /* Of the process that took longer. */
 static struct times slower(struct times mine) {
@@ -40,50 +53,74 @@ static struct times slower(struct times mine) {
   return first.in + first.out > second.in + second.out ? first : second;
 }
 
-static struct times measure(int moving, int streaming, char* own, size_t bytes, double seconds) {
-  static int64_t in[kMost], out[kMost];
-  void (*put)(char*, const char*, size_t) = streaming ? copy_streaming : copy_plain;
-  const size_t places = moving && bytes < kWindow ? kWindow / bytes : 1;
-  const int64_t end = sync_now() + (int64_t)(seconds * 1e9);
-  int count = 0;
-  for (int more = 1; more && count < kMost; ++count) {
-    char *mine = shared + rank * kWindow, *theirs = shared + (1 - rank) * kWindow;
-    const size_t place = (size_t)count % places * bytes;
-    meet();
+/* Of one tensor; `step` counts the pieces of all. */
+static struct times hand_over(const struct way* way, const struct tensor* tensor, size_t* step) {
+  void (*put)(char*, const char*, size_t) = way->streaming ? copy_streaming : copy_plain;
+  struct times spent = {0, 0};
+  for (size_t done = 0; done < tensor->bytes; done += way->piece, ++*step) {
+    const size_t place = *step % (way->window / way->piece) * way->piece;
+    char *mine = shared + rank * kLargestWindow + place, *theirs = shared + (1 - rank) * kLargestWindow + place;
     const int64_t begin = sync_now();
-    put(mine + place, own, bytes);
-    in[count] = sync_now() - begin;
+    put(mine, tensor->own + done, way->piece);
+    spent.in += sync_now() - begin;
     meet();
     const int64_t again = sync_now();
-    copy_plain(own, theirs + place, bytes);
-    out[count] = sync_now() - again;
-    if (rank == 0) *sync_word(region, 0) = sync_now() < end || count < 9;
+    copy_plain(tensor->own + done, theirs, way->piece);
+    spent.out += sync_now() - again;
+    if (way->window < 2 * way->piece) meet(); /* else the place is written again only after the next meeting */
+  }
+  return spent;
+}
+
+static struct times measure(const struct way* way, const struct tensor* tensor, double seconds) {
+  static int64_t in[kMost], out[kMost];
+  const int64_t end = sync_now() + (int64_t)(seconds * 1e9);
+  int count = 0;
+  size_t step = 0;
+  for (int more = 1; more && count < kMost; ++count) {
+    memcpy(tensor->own, tensor->fresh, tensor->bytes);
+    meet();
+    const struct times spent = hand_over(way, tensor, &step);
+    in[count] = spent.in;
+    out[count] = spent.out;
+    if (rank == 0) *sync_word(region, 0) = sync_now() < end || count + 1 < kLeast;
     meet();
     more = (int)*sync_word(region, 0);
   }
   return slower((struct times){median(in, count), median(out, count)});
 }
 
+static struct times fastest(const struct tensor* tensor, double seconds) {
+  struct times best = {INT64_MAX / 4, INT64_MAX / 4};
+  const size_t whole = tensor->bytes < kLargestPiece ? tensor->bytes : kLargestPiece;
+  for (size_t piece = whole; piece == whole || piece >= 16 << 10; piece /= 4) {
+    const size_t windows[] = {piece, kLargestWindow / 2, kLargestWindow};
+    for (int i = 0; i < 6; ++i) {
+      const struct way way = {piece, windows[i / 2], i % 2};
+      best = faster(best, measure(&way, tensor, seconds));
+    }
+  }
+  return best;
+}
+
 int main(int argc, char** argv) {
   if (argc < 5) return 2;
-  const double seconds = atof(argv[1]) / kWays;
   region = mmap(NULL, 2 * kSyncSamples, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  shared = mmap(NULL, 2 * kWindow, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-  char* own = aligned_alloc(4096, kWindow);
-  if (region == MAP_FAILED || shared == MAP_FAILED || own == NULL) return 1;
+  shared = mmap(NULL, 2 * kLargestWindow, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  if (region == MAP_FAILED || shared == MAP_FAILED) return 1;
   rank = fork() == 0 ? 1 : 0;
   pin_to(atoi(argv[2 + rank]));
-  memset(own, 1 + rank, kWindow);
   for (int i = 4; i < argc; ++i) {
-    size_t bytes = (strtoull(argv[i], NULL, 10) + 63) / 64 * 64;
-    bytes = bytes < kWindow ? bytes : kWindow;
-    struct times best = {INT64_MAX / 4, INT64_MAX / 4};
-    for (int way = 0; way < kWays; ++way) {
-      const struct times found = measure(way % 2, way / 2, own, bytes, seconds);
-      best = found.in + found.out < best.in + best.out ? found : best;
+    const size_t bytes = strtoull(argv[i], NULL, 10); /* a power of two, 64 at least */
+    const struct tensor tensor = {aligned_alloc(4096, bytes + 4096), aligned_alloc(4096, bytes + 4096), bytes};
+    if (tensor.own == NULL || tensor.fresh == NULL) return 1;
+    memset(tensor.fresh, 1 + rank, bytes);
+    const struct times best = fastest(&tensor, atof(argv[1]) / 24);
+    if (rank == 0) {
+      printf("%s{\"bytes\": %zu, \"in_ns\": %lld, \"out_ns\": %lld}", i == 4 ? "[" : ", ", bytes, (long long)best.in, (long long)best.out);
     }
-    if (rank != 0) continue;
-    printf("%s{\"bytes\": %zu, \"in_ns\": %lld, \"out_ns\": %lld}", i == 4 ? "[" : ", ", bytes, (long long)best.in, (long long)best.out);
+    free(tensor.own);
+    free(tensor.fresh);
   }
   if (rank != 0) _exit(0);
   printf("]\n");

@@ -60,15 +60,16 @@ def _read_in_place(ranks: int) -> float:
 
 
 def _handed_over(results: Results, line: Line) -> float | None:
-    """Seconds of an all_reduce of S bytes; None where no piece is as small.
+    """Seconds of an all_reduce of S bytes; None where no tensor as small was measured.
 
     A rank hands over at least S: its part of every other rank's slice, and its own slice when that is reduced.
-    It takes 2 S (n - 1) / n: everybody's part of its slice, and all other slices. In pieces of the best size that
-    was measured before or after the run; ranks that share a processor take turns.
+    It takes 2 S (n - 1) / n: everybody's part of its slice, and all other slices. At the rate of the largest tensor
+    that was measured before or after the run and is no larger; ranks that share a processor take turns.
     """
     outward = 2 * (line.ranks - 1) / line.ranks
-    found = [piece for moment in ("before", "after") for piece in results.values[moment].get("handover", [])]
-    fitting = [piece for piece in found if piece["bytes"] <= line.size]
-    costs = [(piece["in_ns"] + outward * piece["out_ns"]) / piece["bytes"] for piece in fitting]
+    found = [tensor for moment in ("before", "after") for tensor in results.values[moment].get("handover", [])]
+    nearest = max((tensor["bytes"] for tensor in found if tensor["bytes"] <= line.size), default=0)
+    fitting = [tensor for tensor in found if tensor["bytes"] == nearest]
+    costs = [(tensor["in_ns"] + outward * tensor["out_ns"]) / tensor["bytes"] for tensor in fitting]
     turns = max(1.0, line.ranks / results.cores)
     return min(costs) * line.size * turns * 1e-9 if costs else None

@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks import operations
 from benchmarks.operations import OPERATIONS
-from benchmarks.peers import BARE, OURS, OURS_SHARED
+from benchmarks.peers import BARE, OUR_WAYS, OURS
 from benchmarks.plan import C_STYLE
 from benchmarks.report import words
 from benchmarks.report.figures import colour, mpl, plt, save
@@ -120,7 +120,7 @@ def heat_map(results: Results, lines: list[Line], path: Path, title: str) -> Non
     grid = [[float("nan")] * len(sizes) for _ in names]
     texts = [[""] * len(sizes) for _ in names]
     for line in lines:
-        others = [peer for peer in line.peers if peer not in (OURS, OURS_SHARED, *BARE)]
+        others = [peer for peer in line.peers if peer not in (*OUR_WAYS, *BARE)]
         found = [ratio.median for peer in others if (ratio := line.quiet_ratio(peer, OURS))]
         row, column = names.index(line.operation), sizes.index(_nominal(line))
         texts[row][column] = "noisy" if others else ""
