@@ -1,10 +1,10 @@
 #include "platform/cpu_topology.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <charconv>
 #include <fstream>
+
+#include "platform/byte_size.h"
 
 namespace customccl {
 namespace {
@@ -24,19 +24,26 @@ void add_range(std::string_view part, CpuSet& set) {
   for (unsigned cpu = first; cpu <= last && cpu < kMaxCpus; ++cpu) set.set(cpu);
 }
 
-// The processors that share the highest-level cache of `cpu`; empty when the kernel does not say.
-CpuSet last_level_cache(const std::string& root, std::size_t cpu) {
+struct Cache {
+  CpuSet shared;          // by these processors
+  std::size_t bytes = 0;  // 0: not told
+};
+
+// The highest-level cache of `cpu`; of no processor when the kernel does not say.
+Cache highest_cache(const std::string& root, std::size_t cpu) {
   const std::string folder = root + "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/cache/index";
-  CpuSet widest;
+  Cache found;
   int highest = 0;
   for (int index = 0;; ++index) {
     const std::string cache = folder + std::to_string(index);
     int level = 0;
-    if (!(std::ifstream(cache + "/level") >> level)) return widest;
+    if (!(std::ifstream(cache + "/level") >> level)) return found;
     std::string shared;
     if (level <= highest || !(std::ifstream(cache + "/shared_cpu_list") >> shared)) continue;
+    std::string size;
+    std::ifstream(cache + "/size") >> size;
     highest = level;
-    widest = parse_cpu_set(shared);
+    found = {parse_cpu_set(shared), parse_byte_size(size).value_or(0)};
   }
 }
 
@@ -72,7 +79,7 @@ std::vector<CpuSet> cache_domains_below(const std::string& root, const CpuSet& w
   CpuSet known;
   for (std::size_t cpu = 0; cpu < wanted.size(); ++cpu) {
     if (!wanted[cpu] || known[cpu]) continue;
-    const CpuSet shared = last_level_cache(root, cpu) & ~known;
+    const CpuSet shared = highest_cache(root, cpu).shared & ~known;
     if (!shared[cpu]) {
       unknown.set(cpu);
       continue;
@@ -84,14 +91,17 @@ std::vector<CpuSet> cache_domains_below(const std::string& root, const CpuSet& w
   return domains;
 }
 
+std::size_t last_level_cache_below(const std::string& root, const CpuSet& wanted) {
+  std::size_t smallest = 0;
+  for (std::size_t cpu = 0; cpu < wanted.size(); ++cpu) {
+    const std::size_t bytes = wanted[cpu] ? highest_cache(root, cpu).bytes : 0;
+    if (bytes != 0 && (smallest == 0 || bytes < smallest)) smallest = bytes;
+  }
+  return smallest != 0 ? smallest : std::size_t{32} << 20;
+}
+
 std::size_t last_level_cache() {
-  static const std::size_t bytes = [] {
-    long found = 0;
-#ifdef _SC_LEVEL3_CACHE_SIZE  // glibc's
-    found = ::sysconf(_SC_LEVEL3_CACHE_SIZE);
-#endif
-    return found > 0 ? static_cast<std::size_t>(found) : std::size_t{32} << 20;
-  }();
+  static const std::size_t bytes = last_level_cache_below("", affinity());
   return bytes;
 }
 

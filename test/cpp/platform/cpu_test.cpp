@@ -74,6 +74,26 @@ TEST(CacheDomains, PutProcessorsOfUnknownCachesTogether) {
   EXPECT_EQ(to_string(domains[1]), "0,2");
 }
 
+TEST(LastLevelCache, IsTheSmallestOfTheHighestLevel) {
+  TempTree tree;
+  for (const auto* const cpu : {"0", "1"}) {
+    const std::string folder = std::string("/sys/devices/system/cpu/cpu") + cpu + "/cache/";
+    tree.add(folder + "index0/level", "1\n").add(folder + "index0/shared_cpu_list", "0-1\n");
+    tree.add(folder + "index0/size", "32K\n");
+    tree.add(folder + "index1/level", "3\n").add(folder + "index1/shared_cpu_list", "0-1\n");
+    tree.add(folder + "index1/size", *cpu == '0' ? "32768K\n" : "16384K\n");
+  }
+  EXPECT_EQ(last_level_cache_below(tree.root(), parse_cpu_set("0")), std::size_t{32} << 20);
+  EXPECT_EQ(last_level_cache_below(tree.root(), parse_cpu_set("0-2")), std::size_t{16} << 20);
+}
+
+TEST(LastLevelCache, IsTakenFor32MiBWhereItIsNotTold) {
+  TempTree tree;
+  tree.add("/sys/devices/system/cpu/cpu0/cache/index0/level", "3\n");
+  tree.add("/sys/devices/system/cpu/cpu0/cache/index0/shared_cpu_list", "0\n");
+  EXPECT_EQ(last_level_cache_below(tree.root(), parse_cpu_set("0-1")), std::size_t{32} << 20);
+}
+
 TEST(InstructionSet, HasNames) {
   EXPECT_EQ(to_string(InstructionSet::kBaseline), "baseline");
   EXPECT_EQ(to_string(InstructionSet::kAvx2), "avx2");
