@@ -4,55 +4,60 @@
 
 namespace customccl::shm {
 
+namespace {
+
+// In the first word of what a rank shows: the rest of it is the one number that says it all.
+constexpr std::uint64_t kUniform = std::uint64_t{1} << 63;
+
+}  // namespace
+
 void PairCounts::set_own(const Call& call, int rank, int size) {
+  op_ = call.op;
+  root_ = call.root;
   size_ = size;
-  const auto n = static_cast<std::size_t>(size);
-  sends_.assign(n, 0);
-  expects_.assign(n, 0);
-  if (call.op == Op::kGather) {
-    sends_[static_cast<std::size_t>(call.root)] = call.inputs[0].count;
-    for (std::size_t i = 0; i < call.outputs.size(); ++i) expects_[i] = call.outputs[i].count;
-  } else if (call.op == Op::kScatter) {
-    for (std::size_t i = 0; i < call.inputs.size(); ++i) sends_[i] = call.inputs[i].count;
-    expects_[static_cast<std::size_t>(call.root)] = call.outputs[0].count;
-  } else {
-    for (std::size_t i = 0; i < n; ++i) {
-      sends_[i] = call.inputs[i].count;
-      expects_[i] = call.outputs[i].count;
-    }
-  }
   count_ = call.op == Op::kScatter ? call.outputs[0].count : call.inputs[0].count;
   const auto same = [this](const View& view) { return view.count == count_; };
   uniform_ = std::all_of(call.inputs.begin(), call.inputs.end(), same) &&
              std::all_of(call.outputs.begin(), call.outputs.end(), same);
+  if (uniform_) return;
+  const auto n = static_cast<std::size_t>(size);
+  sends_.assign(n, 0);
+  expects_.assign(n, 0);
+  const bool one_receiver = call.op == Op::kGather;
+  const bool one_sender = call.op == Op::kScatter;
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+    sends_[one_receiver ? static_cast<std::size_t>(call.root) : i] = call.inputs[i].count;
+  }
+  for (std::size_t i = 0; i < call.outputs.size(); ++i) {
+    expects_[one_sender ? static_cast<std::size_t>(call.root) : i] = call.outputs[i].count;
+  }
   matrix_.resize(n * n);
   std::copy(sends_.begin(), sends_.end(), matrix_.begin() + static_cast<std::ptrdiff_t>(index(rank, 0)));
 }
 
 void PairCounts::show(Members& members, std::uint64_t turn) const {
   std::uint64_t* row = members.own().counts(turn, size_);
+  if (uniform_) {
+    row[0] = kUniform | count_;
+    return;
+  }
   std::copy(sends_.begin(), sends_.end(), row);
   std::copy(expects_.begin(), expects_.end(), row + size_);
 }
 
-void PairCounts::assume_uniform(const Call& call, int size) {
-  matrix_.assign(static_cast<std::size_t>(size) * static_cast<std::size_t>(size),
-                 call.op == Op::kAllToAll ? count_ : 0);
-  if (call.op == Op::kAllToAll) return;
-  for (int member = 0; member < size; ++member) {
-    matrix_[call.op == Op::kGather ? index(member, call.root) : index(call.root, member)] = count_;
-  }
-}
-
 Status PairCounts::read_all(Members& members, const Operation& op) {
   const auto n = static_cast<std::size_t>(size_);
+  uniform_ = false;
   matrix_.resize(n * n);
   std::vector<std::uint64_t> expected(n * n);  // [from][to], as the receiver says
   for (int member = 0; member < size_; ++member) {
     const std::uint64_t* row = members.of(member).counts(op.first_turn, size_);
+    const std::uint64_t first = row[0];
     for (int other = 0; other < size_; ++other) {
-      matrix_[index(member, other)] = row[other];
-      expected[index(other, member)] = row[size_ + other];
+      const std::uint64_t count = first & ~kUniform;
+      matrix_[index(member, other)] = (first & kUniform) != 0 ? uniform_sent(member, other, count) : row[other];
+      expected[index(other, member)] =
+          (first & kUniform) != 0 ? uniform_sent(other, member, count) : row[size_ + other];
     }
   }
   for (int from = 0; from < size_; ++from) {

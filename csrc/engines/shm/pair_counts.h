@@ -11,33 +11,40 @@ namespace customccl::shm {
 
 // How many elements each rank sends to each other one, in all_to_all, gather and scatter.
 //
-// Usually every pair exchanges the same count, every rank knows it, and the fingerprint covers it. When a rank's counts differ
-// it shows them (two rows behind its control block: what it sends, what it expects), and every rank reads everybody's rows: so all
-// know how many chunks there are, and all see the same error when a sender and a receiver disagree.
+// Usually one number says it all, every rank knows it, and the fingerprint covers it. Behind its control block each rank shows that
+// number or, where its counts differ, two rows: what it sends, what it expects. When any rank's counts differ, every rank reads
+// everybody's: so all know how many chunks there are, and all see the same error when a sender and a receiver disagree.
 class PairCounts {
  public:
-  // Counts of this rank's call. `uniform` when one number says it all.
-  void set_own(const Call& call, int rank, int size);  // also this rank's row of sent()
+  // Counts of this rank's call.
+  void set_own(const Call& call, int rank, int size);
+  // Whether one number says it all: of this rank's counts, or after read_all() of everybody's.
   bool uniform() const { return uniform_; }
   std::uint64_t uniform_count() const { return count_; }
 
   void show(Members& members, std::uint64_t turn) const;
-  // All ranks called the same with the same uniform count.
-  void assume_uniform(const Call& call, int size);
-  // Reads and checks everybody's rows.
+  // Reads and checks everybody's. Without it everybody's are taken to be as uniform as the own ones.
   Status read_all(Members& members, const Operation& op);
 
-  std::uint64_t sent(int from, int to) const { return matrix_[index(from, to)]; }
+  std::uint64_t sent(int from, int to) const {
+    return uniform_ ? uniform_sent(from, to, count_) : matrix_[index(from, to)];
+  }
 
  private:
   std::size_t index(int from, int to) const {
     return static_cast<std::size_t>(from) * static_cast<std::size_t>(size_) + static_cast<std::size_t>(to);
   }
+  std::uint64_t uniform_sent(int from, int to, std::uint64_t count) const {
+    if (op_ == Op::kAllToAll) return count;
+    return (op_ == Op::kGather ? to : from) == root_ ? count : 0;
+  }
 
+  Op op_ = Op::kAllToAll;
+  int root_ = 0;
   int size_ = 0;
   bool uniform_ = true;
   std::uint64_t count_ = 0;
-  std::vector<std::uint64_t> sends_;
+  std::vector<std::uint64_t> sends_;  // these three only where not uniform
   std::vector<std::uint64_t> expects_;
   std::vector<std::uint64_t> matrix_;
 };

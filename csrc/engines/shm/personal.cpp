@@ -28,32 +28,50 @@ struct Outgoing {
   std::size_t room = 0;   // bytes of a slot that one phase uses
 };
 
-Outgoing layout_of(const Context& context, const Operation& op, int sender, int receiver) {
-  const std::size_t element = size_of(op.call->dtype);
-  const bool mutual = op.call->op == Op::kAllToAll;
-  std::size_t receivers = 0;
-  std::size_t before = 0;
-  std::size_t total = 0;
-  std::size_t total_before = 0;
+// What a sender has for all receivers together, and for those before the one asked for.
+struct Row {
+  std::size_t receivers = 0, before = 0;
+  std::size_t total = 0, total_before = 0;  // elements
   std::size_t longest = 0;
+};
+
+// Of a sender that has something for others.
+Row row_of(const Context& context, const Operation& op, int sender, int receiver) {
+  const bool mutual = op.call->op == Op::kAllToAll;
+  Row row;
+  if (context.pairs.uniform()) {
+    const bool one = op.call->op == Op::kGather;
+    row.longest = context.pairs.uniform_count();
+    row.receivers = one ? 1 : static_cast<std::size_t>(context.size() - 1);
+    row.before = one ? 0 : static_cast<std::size_t>(receiver - (receiver > sender ? 1 : 0));
+    row.total = row.receivers * row.longest;
+    row.total_before = row.before * row.longest;
+    return row;
+  }
   for (int other = 0; other < context.size(); ++other) {
     const std::size_t count = context.pairs.sent(sender, other);
     if (other == sender || (count == 0 && !mutual)) continue;
-    ++receivers;
-    total += count;
-    longest = std::max(longest, count);
+    ++row.receivers;
+    row.total += count;
+    row.longest = std::max(row.longest, count);
     if (other < receiver) {
-      ++before;
-      total_before += count;
+      ++row.before;
+      row.total_before += count;
     }
   }
-  if (total * element <= kInlineBytes) return {true, total, total_before * element, 0};
+  return row;
+}
+
+Outgoing layout_of(const Context& context, const Operation& op, int sender, int receiver) {
+  const std::size_t element = size_of(op.call->dtype);
+  const Row row = row_of(context, op, sender, receiver);
+  if (row.total * element <= kInlineBytes) return {true, row.total, row.total_before * element, 0};
   constexpr std::size_t kLarge = std::numeric_limits<std::size_t>::max();
-  const std::size_t chunk = context.staging.chunk_bytes(mutual ? kLarge : total * element);
-  const std::size_t limit = chunk / receivers / kCacheLine * kCacheLine;
-  const std::size_t share = std::min(limit, round_up(longest * element, kCacheLine));
-  const std::size_t chunks = ceil_div(longest * element, limit);
-  return {false, share / element, before * share, context.staging.room_for(receivers * share, chunks)};
+  const std::size_t chunk = context.staging.chunk_bytes(op.call->op == Op::kAllToAll ? kLarge : row.total * element);
+  const std::size_t limit = chunk / row.receivers / kCacheLine * kCacheLine;
+  const std::size_t share = std::min(limit, round_up(row.longest * element, kCacheLine));
+  const std::size_t chunks = ceil_div(row.longest * element, limit);
+  return {false, share / element, row.before * share, context.staging.room_for(row.receivers * share, chunks)};
 }
 
 std::size_t phases_needed(const Context& context, const Operation& op) {
@@ -63,7 +81,9 @@ std::size_t phases_needed(const Context& context, const Operation& op) {
     for (int receiver = 0; receiver < context.size(); ++receiver) {
       if (receiver != sender) longest = std::max<std::size_t>(longest, context.pairs.sent(sender, receiver));
     }
-    if (longest != 0) most = std::max(most, ceil_div(longest, layout_of(context, op, sender, sender).chunk));
+    if (longest == 0) continue;
+    most = std::max(most, ceil_div(longest, layout_of(context, op, sender, sender).chunk));
+    if (context.pairs.uniform()) break;  // all who send have as much
   }
   return most;
 }

@@ -77,8 +77,6 @@ Status ShmEngine::enter(Operation& op, bool same) {
   const bool personal = is_personal(op.call->op);
   if (!same || (personal && !pairs_.uniform())) {
     if (Status status = compare_records(op); !status.ok()) return status;
-  } else if (personal) {
-    pairs_.assume_uniform(*op.call, context_.size());
   }
   if (op.algorithm->shows != Shows::kNothing) {
     if (Status status = shown_.find(*op.call, op.first_turn); !status.ok()) return status;

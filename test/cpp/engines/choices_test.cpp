@@ -88,7 +88,6 @@ TEST(PairCounts, KnowWhoSendsWhatInARootedOperation) {
   const Part part(trial, 0);
   PairCounts pairs;
   pairs.set_own(part.call(), 0, 3);
-  pairs.assume_uniform(part.call(), 3);
   for (int from = 0; from < 3; ++from) {
     for (int to = 0; to < 3; ++to) EXPECT_EQ(pairs.sent(from, to), to == 1 ? 5u : 0u);
   }
