@@ -16,7 +16,7 @@ from benchmarks import native
 
 NEAR_NS, FAR_NS = 200, 700  # round trips within one last-level cache, and within one socket, stay below these
 MOST_PAIRS = 32
-HANDOVER_SIZES = (4 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20)
+HANDOVER_SIZES = tuple(1 << power for power in (12, 14, 15, 16, 17, 18, 19, 20, 22, 24, 26))
 CEILING_SIZES = (4 << 10, 64 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20)
 
 
