@@ -7,7 +7,7 @@ import pytest
 from made_up import cell, made_up, peer, usual
 
 from benchmarks import compare, results
-from benchmarks.peers import EXCHANGE, FLOOR, OURS
+from benchmarks.peers import EXCHANGE, FLOOR, OURS, OURS_WIDE
 from benchmarks.report import aims, page
 from benchmarks.results import Results
 
@@ -126,6 +126,25 @@ def test_a_target_below_handing_the_data_over_is_out_of_reach() -> None:
         "a backend that only exchanges flags and handing the data over in shared memory alone: 8.00 us"
     )
     assert judged == "out of reach"
+
+
+def test_the_c_level_is_bound_by_what_handing_over_a_tensor_of_its_size_takes() -> None:
+    run = made_up([cell("all_reduce", 16 << 20, {OURS: peer(2e3), "MPICH": peer(3e3)}, style="c")])
+    tensors = [(1 << 20, 20_000), (16 << 20, 750_000), (64 << 20, 9_000_000)]
+    handover = [{"bytes": size, "in_ns": time, "out_ns": time} for size, time in tensors]
+    run.values["before"] = {**run.values["before"], "handover": handover}
+    rows = {(what, target): rest for what, target, *rest in aims.rows(run)}
+    told, judged = rows["C level, all_reduce 16 MiB", "2.5x the best MPI"]
+    assert told.startswith("MPICH 1.50x") and "wanted 1.20 ms, handing the data over in shared memory alone: 1.50 ms" in told
+    assert judged == "out of reach"
+
+
+@pytest.mark.parametrize("wide, verdict", [(5.0, "reached"), (4.0, "**missed**")])
+def test_a_type_of_two_bytes_is_judged_beside_float32_in_its_own_cell(wide: float, verdict: str) -> None:
+    half = {**cell("all_reduce", 4, {OURS: peer(5.0), OURS_WIDE: peer(wide)}), "dtype": "float16"}
+    elsewhere = cell("all_reduce", 8, {OURS: peer(1.0)})  # measured when the machine was faster: says nothing
+    rows = {what: rest for what, _, *rest in aims.rows(made_up([half, elsewhere]))}
+    assert rows["float16 all_reduce, elements per second"][-1] == verdict
 
 
 def test_a_busy_machine_is_said_first_and_condemns_nothing(tmp_path: Path) -> None:
