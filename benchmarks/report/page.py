@@ -41,7 +41,7 @@ UNDER_TARGETS = """\
 <sub>Out of reach: what no backend can spare, measured in the same run, takes longer than the target. A backend that
 only exchanges flags has every rank write one word to each other rank and wait for theirs; it checks, copies and
 returns nothing. Handing over: each of two processes copies from its memory into shared memory, and what the other put
-there into its own, all of it in the caches, in the fastest of four ways.</sub>"""
+there over it, in pieces, in the fastest of 6 to 24 ways (size of the pieces, window, kind of store).</sub>"""
 UNDER_TABLES = """\
 <sub>p50, p5, p95, p99 of the time t of one call, the maximum over ranks; algbw = S / t; busbw = algbw x factor;
 GB = 1e9 bytes. S and factor of each operation: [definitions](#definitions). Ratios: time of the peer / time of

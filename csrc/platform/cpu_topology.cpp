@@ -92,12 +92,10 @@ std::vector<CpuSet> cache_domains_below(const std::string& root, const CpuSet& w
 }
 
 std::size_t last_level_cache_below(const std::string& root, const CpuSet& wanted) {
-  std::size_t smallest = 0;
-  for (std::size_t cpu = 0; cpu < wanted.size(); ++cpu) {
-    const std::size_t bytes = wanted[cpu] ? highest_cache(root, cpu).bytes : 0;
-    if (bytes != 0 && (smallest == 0 || bytes < smallest)) smallest = bytes;
-  }
-  return smallest != 0 ? smallest : std::size_t{32} << 20;
+  std::size_t first = 0;
+  while (first < wanted.size() && !wanted[first]) ++first;
+  const std::size_t bytes = highest_cache(root, first).bytes;
+  return bytes != 0 ? bytes : std::size_t{32} << 20;
 }
 
 std::size_t last_level_cache() {

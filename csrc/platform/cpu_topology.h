@@ -11,8 +11,8 @@ namespace customccl {
 // known form one domain together.
 std::vector<CpuSet> cache_domains_below(const std::string& root, const CpuSet& wanted);
 
-// last_level_cache() likewise: the smallest of `wanted`. sysconf(3) would tell all caches of a processor package together
-// (320 MiB where each is 32 MiB).
+// last_level_cache() likewise: that of the first processor of `wanted`, as reading of all takes milliseconds on large machines.
+// sysconf(3) would tell all caches of a processor package together (320 MiB where each is 32 MiB).
 std::size_t last_level_cache_below(const std::string& root, const CpuSet& wanted);
 
 }  // namespace customccl

@@ -10,9 +10,9 @@ namespace {
 // Peers may learn late that a rank is on another processor now: it is a hint.
 constexpr std::uint64_t kShowProcessor = 16;
 
-// Outputs of all ranks that exceed the last-level cache will not be found there; written around it, no line of them is read first.
+// Tensors of all ranks that exceed the last-level cache will not be found there; outputs written around it are not read first.
 Store output_store(const Call& call, int size) {
-  const std::size_t bytes = count_of(call.outputs) * size_of(call.dtype);
+  const std::size_t bytes = (count_of(call.inputs) + count_of(call.outputs)) * size_of(call.dtype);
   return bytes * static_cast<std::size_t>(size) >= last_level_cache() ? Store::kStreaming : Store::kPlain;
 }
 

@@ -74,7 +74,7 @@ TEST(CacheDomains, PutProcessorsOfUnknownCachesTogether) {
   EXPECT_EQ(to_string(domains[1]), "0,2");
 }
 
-TEST(LastLevelCache, IsTheSmallestOfTheHighestLevel) {
+TEST(LastLevelCache, IsThatOfTheHighestLevelOfTheFirstProcessor) {
   TempTree tree;
   for (const auto* const cpu : {"0", "1"}) {
     const std::string folder = std::string("/sys/devices/system/cpu/cpu") + cpu + "/cache/";
@@ -83,8 +83,8 @@ TEST(LastLevelCache, IsTheSmallestOfTheHighestLevel) {
     tree.add(folder + "index1/level", "3\n").add(folder + "index1/shared_cpu_list", "0-1\n");
     tree.add(folder + "index1/size", *cpu == '0' ? "32768K\n" : "16384K\n");
   }
-  EXPECT_EQ(last_level_cache_below(tree.root(), parse_cpu_set("0")), std::size_t{32} << 20);
-  EXPECT_EQ(last_level_cache_below(tree.root(), parse_cpu_set("0-2")), std::size_t{16} << 20);
+  EXPECT_EQ(last_level_cache_below(tree.root(), parse_cpu_set("0-1")), std::size_t{32} << 20);
+  EXPECT_EQ(last_level_cache_below(tree.root(), parse_cpu_set("1-2")), std::size_t{16} << 20);
 }
 
 TEST(LastLevelCache, IsTakenFor32MiBWhereItIsNotTold) {
