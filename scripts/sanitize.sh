@@ -11,8 +11,7 @@ folder=build/sanitize-${2//,/-}  # a comma would split linker options
 # The newest kernels place the heap where the thread sanitizer wants its shadow: without random addresses it never happens.
 run=()
 if [ "$2" = thread ]; then
-  # It does not see non-temporal stores, which is all that LargeOutputs is about.
-  export GTEST_FILTER="-*Process*:*Fork*:LargeOutputs*"
+  export GTEST_FILTER="-*Process*:*Fork*"
   if setarch --addr-no-randomize true 2>/dev/null; then run=(setarch --addr-no-randomize); fi
 fi
 export TSAN_OPTIONS="halt_on_error=1:second_deadlock_stack=1" UBSAN_OPTIONS="print_stacktrace=1"
