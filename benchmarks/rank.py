@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 
 from benchmarks import buffers, footprint, machine, native, own_calls, workloads
-from benchmarks.operations import OPERATIONS, actual_size
+from benchmarks.operations import ELEMENT_BYTES, OPERATIONS, actual_size
 from benchmarks.peers import OURS, OURS_WIDE, PEERS, TIMEOUT, Peer, UnsupportedError
 from benchmarks.plan import OWN, STEP, Cell, Plan
 from benchmarks.sampling import Burst, burst_for, enough, round_order
@@ -106,7 +106,7 @@ class Rank:
     def _contenders(self, cell: Cell) -> Iterator[tuple[str, Peer, Cell]]:
         for peer in self.peers:
             yield peer.name, peer, cell
-            if peer.name == OURS and cell.dtype in ("bfloat16", "float16"):
+            if peer.name == OURS and ELEMENT_BYTES[cell.dtype] == 2:
                 yield OURS_WIDE, peer, cell.widened()
 
     def measure(self, cell: Cell) -> dict[str, Any]:

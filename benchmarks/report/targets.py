@@ -127,10 +127,15 @@ def _every(
     return Verdict(text + (": not " + ", ".join(bad) if bad else ""), not bad)
 
 
+def _only(peer: str) -> Callable[[Line], list[str]]:
+    """That peer, of lines that have it."""
+    return lambda line: [peer] if peer in line.peers else []
+
+
 def never_slower(peer: str, ranks: int, least: int) -> Check:
     def check(results: Results) -> Verdict:
         lines = (line for line in results.lines(style="direct", ranks=ranks) if line.size >= least)
-        return _every(lines, lambda line: [name for name in (peer,) if name in line.peers], _not_slower, 1)
+        return _every(lines, _only(peer), _not_slower, 1)
 
     return check
 
@@ -172,7 +177,7 @@ def gloo_or_ceiling(operation: str) -> Check:
 
         lines = results.lines(style="dist", ranks=2, operation=operation, dtype="float32")
         large = (line for line in lines if line.size >= 64 * KIB)
-        return _every(large, lambda line: [name for name in ("gloo",) if name in line.peers], good, 5)
+        return _every(large, _only("gloo"), good, 5)
 
     return check
 
@@ -243,7 +248,7 @@ def low_precision(dtype: str) -> Check:
 
     def check(results: Results) -> Verdict:
         lines = results.lines(style="dist", operation="all_reduce", dtype=dtype, ranks=2)
-        return _every(lines, lambda line: [name for name in (OURS_WIDE,) if name in line.peers], _not_slower, 1)
+        return _every(lines, _only(OURS_WIDE), _not_slower, 1)
 
     return check
 

@@ -37,10 +37,10 @@ struct Algorithm {
 };
 
 extern const Algorithm kBarrier;          // one turn, no data
-extern const Algorithm kOneShotReduce;    // small all_reduce, reduce, reduce_scatter: everybody stages everything
-extern const Algorithm kInlineReduce;     // the same, inside the flag's cache line
+extern const Algorithm kOneShotReduce;    // small all_reduce and reduce: everybody stages everything
+extern const Algorithm kInlineReduce;     // the same, also for reduce_scatter, inside the flag's cache line
 extern const Algorithm kTwoShotReduce;    // large all_reduce and reduce: one owner per slice
-extern const Algorithm kReduceScatter;    // large reduce_scatter
+extern const Algorithm kReduceScatter;    // reduce_scatter: each rank its own block
 extern const Algorithm kMulticast;        // broadcast, all_gather: all read the same
 extern const Algorithm kInlineMulticast;  // the same, inside the flag's cache line
 extern const Algorithm kPersonal;         // all_to_all, gather, scatter: a part for each

@@ -52,12 +52,11 @@ Status PairCounts::read_all(Members& members, const Operation& op) {
   std::vector<std::uint64_t> expected(n * n);  // [from][to], as the receiver says
   for (int member = 0; member < size_; ++member) {
     const std::uint64_t* row = members.of(member).counts(op.first_turn, size_);
-    const std::uint64_t first = row[0];
+    const bool uniform = (row[0] & kUniform) != 0;
+    const std::uint64_t count = row[0] & ~kUniform;
     for (int other = 0; other < size_; ++other) {
-      const std::uint64_t count = first & ~kUniform;
-      matrix_[index(member, other)] = (first & kUniform) != 0 ? uniform_sent(member, other, count) : row[other];
-      expected[index(other, member)] =
-          (first & kUniform) != 0 ? uniform_sent(other, member, count) : row[size_ + other];
+      matrix_[index(member, other)] = uniform ? uniform_sent(member, other, count) : row[other];
+      expected[index(other, member)] = uniform ? uniform_sent(other, member, count) : row[size_ + other];
     }
   }
   for (int from = 0; from < size_; ++from) {

@@ -1,7 +1,7 @@
 #include "engines/shm/algorithm.h"
 #include "engines/shm/reduce_pieces.h"
 
-// Large reduce_scatter, n ranks, blocks of any sizes (one per rank), each cut into chunks of the same length:
+// reduce_scatter beyond a few bytes, n ranks, blocks of any sizes (one per rank), each cut into chunks of the same length:
 //
 //   phase k   copy in     chunk k of every block but the own one  -> own slot of this turn, one place per destination;
 //                         nothing where the blocks are shown (shown_tensors.h)
