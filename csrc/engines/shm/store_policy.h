@@ -16,6 +16,11 @@ namespace customccl::shm {
 // again, and at once when three in a row took twice what was known. The choice concerns only the writer, so ranks need not
 // agree; as they count alike, they try alike. (Figures: docs/performance.md.)
 //
+// Each kind leaves the staging where the other finds it badly: the first plain store after non-temporal ones fetches every line
+// from memory, and only those after it meet them in the cache. So large operations try the other kind several times in a row, unless
+// the first shows that there is no hope. (1 MiB, near cores: 115, 69, 61, 60 us in a row of plain stores, 162 us by non-temporal
+// ones; a single try beside other work took 209 and was never followed. Far cores: 600 and 125 us.)
+//
 // A rank's own time shows what a kind of store costs only where it also waits for readers of such stores, or reads some itself:
 // a root that has put its few bytes down is off before anybody pays for them. So what `teaches` is what every rank both writes
 // and reads, and what fills the slots several times over; the rest does what was learnt there, for its size or the nearest one.
@@ -32,7 +37,8 @@ class StorePolicy {
   static constexpr std::size_t kLarge = 256 << 10;  // from here on reading the clock costs nothing beside the operation
   static constexpr std::uint32_t kTrials = 8;       // alternating
   static constexpr std::uint32_t kMeasure = 16;     // then every 16th is measured, of the large ones all,
-  static constexpr std::uint32_t kRetry = 128;      // and every 128th tries the other way
+  static constexpr std::uint32_t kRetry = 128;      // and every 128th tries the other way,
+  static constexpr std::uint32_t kRow = 4;          // of the large ones so many in a row
   static constexpr std::size_t kClasses = 16;       // by powers of two from kSmall
 
   struct Class {
@@ -41,8 +47,11 @@ class StorePolicy {
     std::uint32_t slow = 0;            // measurements in a row that took twice what was known
     double least = 0;                  // the best of them
     bool doubted = false;              // they were three: the next operation tries the other way
+    std::uint32_t row = 0;             // operations to come that try `tried`
+    Store tried = Store::kPlain;
     std::array<double, 2> cost{0, 0};  // ns per byte, by Store; 0 = not known
     Store preferred() const { return cost[1] < cost[0] ? Store::kStreaming : Store::kPlain; }
+    Store other() const { return preferred() == Store::kPlain ? Store::kStreaming : Store::kPlain; }
   };
   static std::size_t index_of(std::size_t bytes);
   // The class nearest to `bytes` that has been taught both ways, or nullptr.

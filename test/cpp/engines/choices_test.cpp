@@ -131,6 +131,25 @@ TEST(StorePolicy, FollowsWithinAFewOperationsThatAreLarge) {
   }
 }
 
+TEST(StorePolicy, FindsAKindThatIsSlowRightAfterTheOther) {
+  for (const Store faster : {Store::kPlain, Store::kStreaming}) {
+    const Store other = faster == Store::kPlain ? Store::kStreaming : Store::kPlain;
+    StorePolicy policy;
+    operations(policy, 1000, other, 1 << 20);
+    int row = 0, written = 0;
+    for (int i = 0; i < 400; ++i) {
+      bool measure = false;
+      const Store store = policy.choose(1 << 20, true, measure);
+      row = store == faster ? row + 1 : 0;
+      written += row > 0 ? 1 : 0;
+      // The slower one: 150. The faster one: 210, then 60.
+      const int took = store == other ? 150 : row == 1 ? 210 : 60;
+      if (measure) policy.observe(store, 1 << 20, std::chrono::microseconds(took));
+    }
+    EXPECT_GT(written, 360);
+  }
+}
+
 TEST(StorePolicy, LearnsEachSizeClassByItself) {
   StorePolicy policy;
   for (int i = 0; i < 200; ++i) {
