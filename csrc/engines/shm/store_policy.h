@@ -44,10 +44,10 @@ class StorePolicy {
   struct Class {
     bool taught = false;  // by operations that teach; else what others learnt by themselves, for want of better
     std::uint32_t count = 0;
-    std::uint32_t slow = 0;            // measurements in a row that took twice what was known
-    double least = 0;                  // the best of them
-    bool doubted = false;              // they were three: the next operation tries the other way
-    std::uint32_t row = 0;             // operations to come that try `tried`
+    std::uint32_t slow = 0;  // measurements in a row that took twice what was known
+    double least = 0;        // the best of them
+    bool doubted = false;    // they were three: the next operation tries the other way
+    std::uint32_t row = 0;   // operations to come that try `tried`
     Store tried = Store::kPlain;
     std::array<double, 2> cost{0, 0};  // ns per byte, by Store; 0 = not known
     Store preferred() const { return cost[1] < cost[0] ? Store::kStreaming : Store::kPlain; }
