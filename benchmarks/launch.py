@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import install, native, shared_region
+from benchmarks.peers import EXCHANGE, FLOOR, OURS_IN_C
 from benchmarks.plan import Plan
 
 Event = dict[str, Any]
@@ -97,7 +98,10 @@ def prepare(peers: Sequence[str]) -> dict[str, str]:
     return missing
 
 
-_BUILDS = {"floor": native.load_noop, "exchange": native.load_noop, "deepspeed": install.load_deepspeed}
+_BUILDS = {
+    **dict.fromkeys((FLOOR, EXCHANGE, OURS_IN_C), native.load_noop),
+    "deepspeed": install.load_deepspeed,
+}
 
 
 def collect(plan: Plan, progress: Callable[[str, int], None]) -> tuple[list[Event], dict[str, Any]]:

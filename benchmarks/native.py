@@ -60,8 +60,10 @@ def ping_pong_program() -> Path:
 
 
 def load_noop() -> ModuleType:
-    """The backend that does nothing, built by torch's own extension builder (25 s the first time)."""
-    return load_extension("benchmarks_noop", [HERE / "noop" / "noop_backend.cpp"], ["-O2"])
+    """The backends that do next to nothing, built by torch's own extension builder (25 s the first time)."""
+    return load_extension(
+        "benchmarks_noop", [HERE / "noop" / "noop_backend.cpp"], ["-O2", f"-I{ROOT / 'csrc' / 'capi'}"]
+    )
 
 
 def load_extension(name: str, sources: Sequence[Path], flags: Sequence[str], linker: Sequence[str] = ()) -> ModuleType:

@@ -6,6 +6,7 @@ A peer gives calls for cells it can do; what it cannot do is a gap in the tables
 import os
 from collections.abc import Callable, Container
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,7 +20,8 @@ OURS_SHARED = "customccl, shared tensors"  # tensors allocated by the backend
 OURS_WIDE = "customccl, float32"  # in cells of two-byte types: as many elements of four bytes
 FLOOR = "floor"  # a c10d backend that does nothing
 EXCHANGE = "exchange"  # one that only has the ranks exchange a flag each
-OUR_WAYS = (OURS, OURS_SHARED, OURS_WIDE)
+OURS_IN_C = "C interface"  # a c10d backend that only calls customccl's: the floor and the C level, in the same burst
+OUR_WAYS = (OURS, OURS_SHARED, OURS_WIDE, OURS_IN_C)
 BARE = (FLOOR, EXCHANGE)  # move no data
 TIMEOUT = timedelta(seconds=60)
 
@@ -60,6 +62,8 @@ class C10dPeer:
             raise UnsupportedError("measured by direct calls only")
         if self._only is not None and operation not in self._only:
             raise UnsupportedError(f"has no {operation}")
+        if self.name == OURS_IN_C and (style != "dist" or buffers.input.dtype != torch.float32):
+            raise UnsupportedError("measured by dist calls with float32 only")
         if self.name == EXCHANGE and buffers.input.nbytes > _EXCHANGED_BYTES:
             raise UnsupportedError("compared with small operations only")
         try:
@@ -100,11 +104,18 @@ _EXCHANGED = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to
 _EXCHANGED_BYTES = 1 << 20
 
 
-def _bare(name: str, create: str, only: Container[str] | None = None) -> Peer:
-    backend = f"benchmarks_{name}"
+def _bare(name: str, create: str, only: Container[str] | None = None, *arguments: str) -> Peer:
+    backend = f"benchmarks_{name}".replace(" ", "_")
     if not hasattr(dist.Backend, backend.upper()):
-        dist.Backend.register_backend(backend, getattr(native.load_noop(), create), devices=["cpu"])
+        made = partial(getattr(native.load_noop(), create), *arguments)
+        dist.Backend.register_backend(backend, made, devices=["cpu"])
     return C10dPeer(name, backend, finished_on_return=True, only=only)
+
+
+def _in_c() -> Peer:
+    from torch_customccl import library  # here: `compare` measures trees that had none
+
+    return _bare(OURS_IN_C, "create_c_interface", ["all_reduce"], library())
 
 
 PEERS: dict[str, Callable[[], Peer]] = {
@@ -112,6 +123,7 @@ PEERS: dict[str, Callable[[], Peer]] = {
     "gloo": lambda: C10dPeer("gloo", "gloo"),
     FLOOR: lambda: _bare(FLOOR, "create"),
     EXCHANGE: lambda: _bare(EXCHANGE, "create_exchange", _EXCHANGED),
+    OURS_IN_C: _in_c,
     "deepspeed": DeepSpeedPeer,
     OURS_SHARED: lambda: C10dPeer(OURS_SHARED, "customccl", finished_on_return=True, shared=True),
 }

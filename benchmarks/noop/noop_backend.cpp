@@ -1,10 +1,12 @@
 // Two c10d backends that move no data, so what is left of a call's time is c10d, Python and the clock.
 // The floor does nothing. "exchange" also has the ranks exchange one flag each, as any backend must whose operations mean anything.
+// And one that hands its tensor's address to customccl's C interface and looks at nothing: the floor and the C level in one call.
 // Every operation returns the same finished Work, made once; DistributedDataParallel gets its tensors back through it.
 
 #include <torch/csrc/utils/pybind.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <pybind11/chrono.h>
 #include <sched.h>
@@ -12,7 +14,10 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstring>
 #include <string>
+
+#include "customccl.h"
 
 namespace {
 
@@ -172,6 +177,48 @@ class ExchangeBackend final : public NoopBackend {
   Flags flags_;
 };
 
+class CInterfaceBackend final : public NoopBackend {
+ public:
+  CInterfaceBackend(::c10d::Store& store, int rank, int size, const char* library)
+      : NoopBackend(rank, size), library_(dlopen(library, RTLD_NOW)) {
+    TORCH_CHECK(library_ != nullptr, dlerror());
+    run_ = function<decltype(&customccl_run)>("customccl_run");
+    customccl_token token{};
+    if (rank == 0) {
+      checked(function<decltype(&customccl_make_token)>("customccl_make_token")(&token));
+      store.set("token", std::string(token.text));
+    } else {
+      const std::string text = store.get_to_str("token");
+      std::memcpy(token.text, text.c_str(), std::min(text.size() + 1, sizeof(token.text)));
+    }
+    checked(function<decltype(&customccl_init)>("customccl_init")(&token, rank, size, nullptr, &comm_));
+  }
+  const std::string getBackendName() const override { return "c interface"; }
+
+  WorkPtr allreduce(Tensors& tensors, const ::c10d::AllreduceOptions&) override {
+    void* data = tensors[0].data_ptr();
+    const customccl_call call = customccl_make_call(CUSTOMCCL_ALL_REDUCE, data, data,
+                                                    static_cast<std::size_t>(tensors[0].numel()), CUSTOMCCL_FLOAT32);
+    checked(run_(comm_, &call));
+    return done();
+  }
+
+ private:
+  template <class Function>
+  Function function(const char* name) {
+    void* found = dlsym(library_, name);
+    TORCH_CHECK(found != nullptr, dlerror());
+    return reinterpret_cast<Function>(found);
+  }
+  void checked(customccl_code code) {
+    if (code != CUSTOMCCL_OK) TORCH_CHECK(false, function<decltype(&customccl_last_error)>("customccl_last_error")());
+  }
+
+  void* library_;
+  decltype(&customccl_run) run_ = nullptr;
+  customccl_comm* comm_ = nullptr;
+};
+
 }  // namespace
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
@@ -183,4 +230,9 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
              [](const c10::intrusive_ptr<::c10d::Store>& store, int rank, int size, std::chrono::milliseconds) {
                return c10::intrusive_ptr<::c10d::Backend>(c10::make_intrusive<ExchangeBackend>(*store, rank, size));
              });
+  module.def("create_c_interface", [](const std::string& library, const c10::intrusive_ptr<::c10d::Store>& store,
+                                      int rank, int size, std::chrono::milliseconds) {
+    return c10::intrusive_ptr<::c10d::Backend>(
+        c10::make_intrusive<CInterfaceBackend>(*store, rank, size, library.c_str()));
+  });
 }

@@ -5,7 +5,7 @@ from typing import Any
 
 import matplotlib as mpl
 
-from benchmarks.peers import EXCHANGE, FLOOR, OURS
+from benchmarks.peers import EXCHANGE, FLOOR, OURS, OURS_IN_C
 
 mpl.use("svg")
 mpl.rcParams |= {
@@ -20,12 +20,12 @@ from matplotlib import pyplot as plt  # noqa: E402
 
 __all__ = ["colour", "mpl", "plt", "save"]
 
-_COLOURED = (OURS, "gloo", FLOOR, "deepspeed", "Intel MPI", "Open MPI", "MPICH", EXCHANGE)
+_COLOURED = (OURS, "gloo", FLOOR, "deepspeed", "Intel MPI", "Open MPI", "MPICH", EXCHANGE, OURS_IN_C)
 
 
 def colour(peer: str) -> str:
     """One per peer in all figures."""
-    return f"C{_COLOURED.index(peer) if peer in _COLOURED else 8}"
+    return f"C{_COLOURED.index(peer) if peer in _COLOURED else 9}"
 
 
 def save(figure: Any, path: Path, title: str) -> None:

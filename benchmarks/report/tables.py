@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from benchmarks import intervals, operations
-from benchmarks.peers import BARE, EXCHANGE, FLOOR, OURS
+from benchmarks.peers import BARE, EXCHANGE, FLOOR, OURS, OURS_IN_C
 from benchmarks.plan import C_STYLE, OWN, STEP
 from benchmarks.report import words
 from benchmarks.results import Line, Results, unique
@@ -63,7 +63,9 @@ def _own_table(results: Results, lines: list[Line], peers: list[str]) -> list[st
 
 
 def _column(peer: str) -> str:
-    return {FLOOR: "over the floor", EXCHANGE: "over an exchange of flags"}.get(peer, f"{peer}: time, ratio")
+    return {FLOOR: "over the floor", EXCHANGE: "over an exchange of flags", OURS_IN_C: "C interface, over it"}.get(
+        peer, f"{peer}: time, ratio"
+    )
 
 
 def _times(line: Line) -> list[str]:
@@ -94,6 +96,9 @@ def against(line: Line, peer: str) -> str:
         return words.time(theirs.median)
     if not (line.quiet(peer) and line.quiet(OURS)):
         return words.NOISY
+    if peer == OURS_IN_C:
+        more = intervals.paired_difference(line.samples(OURS), line.samples(peer)).median
+        return f"{words.time(theirs.median)} + {words.time(more)}"
     if peer in BARE:
         return "+ " + words.time(intervals.paired_difference(line.samples(OURS), line.samples(peer)).median)
     return f"{words.time(theirs.median)}, {words.ratio(ratio)}"

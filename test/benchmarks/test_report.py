@@ -7,7 +7,7 @@ import pytest
 from made_up import cell, made_up, peer, usual
 
 from benchmarks import compare, results
-from benchmarks.peers import EXCHANGE, FLOOR, OURS, OURS_WIDE
+from benchmarks.peers import EXCHANGE, FLOOR, OURS, OURS_IN_C, OURS_WIDE
 from benchmarks.report import aims, page
 from benchmarks.results import Results
 
@@ -138,6 +138,17 @@ def test_the_c_level_is_bound_by_what_handing_over_a_tensor_of_its_size_takes() 
     assert told.startswith("MPICH 1.50x")
     assert told.endswith("wanted 1.20 ms, handing the data over in shared memory alone: 1.80 ms")
     assert judged == "out of reach"
+
+
+@pytest.mark.parametrize("ours, verdict", [(12.6, "reached"), (12.8, "**missed**")])
+def test_what_a_call_adds_to_the_c_level_is_measured_in_one_cell(ours: float, verdict: str) -> None:
+    there = cell("all_reduce", 64 << 10, {OURS: peer(ours), FLOOR: peer(4.0), OURS_IN_C: peer(12.0)})
+    elsewhere = cell("all_reduce", 64 << 10, {OURS: peer(5.0)}, style="c")  # one call again and again: says nothing
+    run = made_up([there, elsewhere])
+    rows = {(what, target): rest for what, target, *rest in aims.rows(run)}
+    told, judged = rows["`dist.all_reduce` 64 KiB", "floor + 0.3 us + 1.05 x C level"]
+    assert told == f"floor 4.00 us + C level 8.00 us + {round((ours - 12) * 1000)} ns"
+    assert judged == verdict
 
 
 @pytest.mark.parametrize("wide, verdict", [(5.0, "reached"), (4.0, "**missed**")])
