@@ -3,9 +3,12 @@
 Usage: python scripts/check_torch_versions.py [VERSION ...]
 """
 
+import os
 import subprocess
 import sys
 import sysconfig
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from torch_headers import HEADERS, ROOT, VERSIONS, headers_of
@@ -28,8 +31,8 @@ def compiles(version: str, unit: Path) -> bool:
     ]
     for system in systems:
         command += ["-isystem", str(system)]
-    result = subprocess.run([*command, str(unit)], check=False)
-    print(f"torch {version}: {'ok' if result.returncode == 0 else 'does not compile'}", flush=True)
+    result = subprocess.run([*command, str(unit)], check=False, stderr=subprocess.PIPE, text=True)
+    print(f"{result.stderr}torch {version}: {'ok' if result.returncode == 0 else 'does not compile'}", flush=True)
     return result.returncode == 0
 
 
@@ -38,7 +41,8 @@ def main() -> int:
     unit = HEADERS / "shim.cpp"
     sources = sorted((ROOT / "csrc" / "c10d").glob("*.cpp"))
     unit.write_text("".join(f'#include "{source}"\n' for source in sources))
-    results = [compiles(version, unit) for version in sys.argv[1:] or VERSIONS]
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as compilers:
+        results = list(compilers.map(partial(compiles, unit=unit), sys.argv[1:] or VERSIONS))
     return 0 if all(results) else 1
 
 

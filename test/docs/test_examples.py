@@ -68,8 +68,8 @@ def test_the_pieces_of_a_page_make_a_program(page, tmp_path):
 @pytest.mark.skipif(os.environ.get(SKIP_COMPILING) == "1", reason=f"{SKIP_COMPILING}=1: compiles for minutes")
 @pytest.mark.parametrize("block", [block for block in PROGRAMS if "compiles" in block.words], ids=label)
 def test_programs_that_compile_run(block, tmp_path):
-    """In the root of the clone, as the page says, but for the optimiser, which takes a third of the time and is tested by
-    everything else. What was compiled stays in build/: the next time takes seconds."""
+    """In the root of the clone, as the page says, but for the optimiser, which takes a third of the time and which all
+    other tests test. What was compiled stays in build/: the next time takes seconds."""
     kept = ROOT / "build" / "compiled_by_docs"
     kept.mkdir(parents=True, exist_ok=True)
     (kept / next(iter(re.findall(r'^NAME = "(\w+)"', block.text, re.MULTILINE))) / "lock").unlink(missing_ok=True)

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -14,13 +15,15 @@ namespace customccl::shm {
 //
 // More slots, and moving small data on within its slot from turn to turn, spread the stores over more memory than the readers'
 // second-level caches hold: a store into a line that a reader still caches has to take it back first, which is the most
-// expensive thing here (64 KiB: 7 us instead of 2). Data that does not fit into one slot is better kept where it is: chunks of
+// expensive thing here (64 KiB: 7 us instead of 2). Data of one step or less uses only some places of its slots: the rest would be
+// cold whenever it comes there (4 KiB 1.1 to 2.0x). Data that does not fit into one slot is better kept where it is: chunks of
 // half a slot, always at its start, so that the staging of all turns stays in the second-level cache beside the tensors that pass
 // through (all_reduce of 4 MiB 1.4 to 1.6x, all_gather 1.7x faster than whole slots; docs/measured-decisions.md).
 class Staging {
  public:
   static constexpr std::size_t kSlots = 4;
   static constexpr std::size_t kStep = 4096;
+  static constexpr std::size_t kPlacesOfAStep = 32;
 
   explicit Staging(Members& members) : members_(members), regions_(static_cast<std::size_t>(members.size())) {}
 
@@ -44,7 +47,8 @@ class Staging {
   std::byte* own_slot(std::uint64_t turn, std::size_t room) { return slot(members_.rank(), turn, room); }
   std::byte* slot(int member, std::uint64_t turn, std::size_t room) {
     const std::size_t step = (room + kStep - 1) / kStep * kStep;
-    const std::size_t places = step == 0 ? 1 : slot_bytes() / step;
+    const std::size_t fit = step == 0 ? 1 : slot_bytes() / step;
+    const std::size_t places = step > kStep ? fit : std::min(fit, kPlacesOfAStep);
     const std::size_t offset = places < 2 ? 0 : turn / kSlots % places * step;
     const std::size_t index = turn % kSlots;
     if (offset + room > regions_[static_cast<std::size_t>(member)].mapped[index])
