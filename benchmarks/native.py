@@ -61,19 +61,21 @@ def ping_pong_program() -> Path:
 
 def load_noop() -> ModuleType:
     """The backends that do next to nothing, built by torch's own extension builder (25 s the first time)."""
-    return load_extension(
-        "benchmarks_noop", [HERE / "noop" / "noop_backend.cpp"], ["-O2", f"-I{ROOT / 'csrc' / 'capi'}"]
-    )
+    header = ROOT / "csrc" / "capi" / "customccl.h"
+    source = HERE / "noop" / "noop_backend.cpp"
+    return load_extension("benchmarks_noop", [source], ["-O2", f"-I{header.parent}"], headers=[header])
 
 
-def load_extension(name: str, sources: Sequence[Path], flags: Sequence[str], linker: Sequence[str] = ()) -> ModuleType:
-    """Built or taken from build/benchmarks; one folder per torch, Python and text of the sources.
+def load_extension(
+    name: str, sources: Sequence[Path], flags: Sequence[str], linker: Sequence[str] = (), headers: Sequence[Path] = ()
+) -> ModuleType:
+    """Built or taken from build/benchmarks; one folder per torch, Python and text of the sources and their headers.
 
     One process builds, others wait for it. The lock is the kernel's: torch's own, a file, outlives a killed build.
     """
     import torch
 
-    key = _digest(sources, [torch.__version__, str(sys.implementation.cache_tag), *flags, *linker])
+    key = _digest([*sources, *headers], [torch.__version__, str(sys.implementation.cache_tag), *flags, *linker])
     folder = BUILD / f"{name}-{key}"
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / "building", "w") as lock:

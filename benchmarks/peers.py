@@ -104,7 +104,7 @@ _EXCHANGED = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to
 _EXCHANGED_BYTES = 1 << 20
 
 
-def _bare(name: str, create: str, only: Container[str] | None = None, *arguments: str) -> Peer:
+def _compiled(name: str, create: str, only: Container[str] | None = None, *arguments: str) -> Peer:
     backend = f"benchmarks_{name}".replace(" ", "_")
     if not hasattr(dist.Backend, backend.upper()):
         made = partial(getattr(native.load_noop(), create), *arguments)
@@ -115,14 +115,14 @@ def _bare(name: str, create: str, only: Container[str] | None = None, *arguments
 def _in_c() -> Peer:
     from torch_customccl import library  # here: `compare` measures trees that had none
 
-    return _bare(OURS_IN_C, "create_c_interface", ["all_reduce"], library())
+    return _compiled(OURS_IN_C, "create_c_interface", ["all_reduce"], library())
 
 
 PEERS: dict[str, Callable[[], Peer]] = {
     OURS: lambda: C10dPeer(OURS, "customccl", finished_on_return=True),
     "gloo": lambda: C10dPeer("gloo", "gloo"),
-    FLOOR: lambda: _bare(FLOOR, "create"),
-    EXCHANGE: lambda: _bare(EXCHANGE, "create_exchange", _EXCHANGED),
+    FLOOR: lambda: _compiled(FLOOR, "create"),
+    EXCHANGE: lambda: _compiled(EXCHANGE, "create_exchange", _EXCHANGED),
     OURS_IN_C: _in_c,
     "deepspeed": DeepSpeedPeer,
     OURS_SHARED: lambda: C10dPeer(OURS_SHARED, "customccl", finished_on_return=True, shared=True),
