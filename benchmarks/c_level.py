@@ -60,8 +60,8 @@ def libraries() -> tuple[list[Library], dict[str, str]]:
 
 
 def _customccl() -> Library:
-    header, folder = native.ROOT / "csrc" / "capi", native.ROOT / "torch_customccl"
-    flags = [f"-I{header}", f"-L{folder}", "-lcustomccl", f"-Wl,-rpath,{folder}"]
+    folder = native.ROOT / "torch_customccl"
+    flags = [f"-I{native.C_INTERFACE.parent}", f"-L{folder}", "-lcustomccl", f"-Wl,-rpath,{folder}"]
     return Library(OURS, native.build_c("c_customccl", ["collectives.c", "peer_customccl.c"], flags), [])
 
 

@@ -14,6 +14,7 @@ from types import ModuleType
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 BUILD = ROOT / "build" / "benchmarks"
+C_INTERFACE = ROOT / "csrc" / "capi" / "customccl.h"
 FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra")
 
 
@@ -61,9 +62,8 @@ def ping_pong_program() -> Path:
 
 def load_noop() -> ModuleType:
     """The backends that do next to nothing, built by torch's own extension builder (25 s the first time)."""
-    header = ROOT / "csrc" / "capi" / "customccl.h"
     source = HERE / "noop" / "noop_backend.cpp"
-    return load_extension("benchmarks_noop", [source], ["-O2", f"-I{header.parent}"], headers=[header])
+    return load_extension("benchmarks_noop", [source], ["-O2", f"-I{C_INTERFACE.parent}"], headers=[C_INTERFACE])
 
 
 def load_extension(

@@ -1,6 +1,6 @@
-// Two c10d backends that move no data, so what is left of a call's time is c10d, Python and the clock.
+// Three c10d backends. Two move no data, so what is left of a call's time is c10d, Python and the clock.
 // The floor does nothing. "exchange" also has the ranks exchange one flag each, as any backend must whose operations mean anything.
-// And one that hands its tensor's address to customccl's C interface and looks at nothing: the floor and the C level in one call.
+// The third hands its tensor's address to customccl's C interface and looks at nothing: the floor and the C level in one call.
 // Every operation returns the same finished Work, made once; DistributedDataParallel gets its tensors back through it.
 
 #include <torch/csrc/utils/pybind.h>

@@ -38,10 +38,10 @@ Store StorePolicy::choose(std::size_t bytes, bool teaches, bool& measure) {
   const std::uint32_t number = known.count++;
   measure = number < kTrials || bytes >= kLarge || number % kMeasure == 0 || known.doubted;
   if (number < kTrials) return number % 2 == 0 ? Store::kPlain : Store::kStreaming;
-  if (known.doubted) return known.other();
+  if (known.doubted) return other_than(known.preferred());
   if (number % kRetry == 0) {
     known.row = bytes >= kLarge ? kRow : 1;
-    known.tried = known.other();
+    known.tried = other_than(known.preferred());
   }
   if (known.row == 0) return known.preferred();
   --known.row;
@@ -57,7 +57,7 @@ void StorePolicy::observe(Store store, std::size_t bytes, Nanos took) {
     known.doubted = false;
     return;
   }
-  if (store == known.tried && cost > 2 * known.cost[1 - static_cast<std::size_t>(store)]) known.row = 0;
+  if (store == known.tried && cost > 2 * known.cost[static_cast<std::size_t>(other_than(store))]) known.row = 0;
   const bool slow = store == known.preferred() && best != 0 && cost > 2 * best;
   known.least = slow && known.slow > 0 ? std::min(known.least, cost) : cost;
   known.slow = slow ? known.slow + 1 : 0;

@@ -26,6 +26,8 @@ namespace customccl::shm {
 // and reads, and what fills the slots several times over; the rest does what was learnt there, for its size or the nearest one.
 class StorePolicy {
  public:
+  static constexpr Store other_than(Store store) { return store == Store::kPlain ? Store::kStreaming : Store::kPlain; }
+
   StorePolicy();
 
   // For an operation that stages `bytes`. `measure` tells the caller to report the time of this one.
@@ -51,7 +53,6 @@ class StorePolicy {
     Store tried = Store::kPlain;
     std::array<double, 2> cost{0, 0};  // ns per byte, by Store; 0 = not known
     Store preferred() const { return cost[1] < cost[0] ? Store::kStreaming : Store::kPlain; }
-    Store other() const { return preferred() == Store::kPlain ? Store::kStreaming : Store::kPlain; }
   };
   static std::size_t index_of(std::size_t bytes);
   // The class nearest to `bytes` that has been taught both ways, or nullptr.

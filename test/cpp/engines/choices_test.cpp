@@ -125,7 +125,7 @@ TEST(StorePolicy, FollowsWithinAFewOperationsThatAreLarge) {
   for (const Store faster : {Store::kPlain, Store::kStreaming}) {
     StorePolicy policy;
     operations(policy, 1000, faster);
-    const Store other = faster == Store::kPlain ? Store::kStreaming : Store::kPlain;
+    const Store other = StorePolicy::other_than(faster);
     EXPECT_GE(operations(policy, 10, other), 6);
     EXPECT_GE(operations(policy, 100, other), 98);
   }
@@ -133,7 +133,7 @@ TEST(StorePolicy, FollowsWithinAFewOperationsThatAreLarge) {
 
 TEST(StorePolicy, FindsAKindThatIsSlowRightAfterTheOther) {
   for (const Store faster : {Store::kPlain, Store::kStreaming}) {
-    const Store other = faster == Store::kPlain ? Store::kStreaming : Store::kPlain;
+    const Store other = StorePolicy::other_than(faster);
     StorePolicy policy;
     operations(policy, 1000, other, 1 << 20);
     int row = 0, written = 0;
@@ -175,7 +175,7 @@ TEST(StorePolicy, IsNotTurnedByWhatTakesAHundredTimesAsLong) {
 
 TEST(StorePolicy, DoesForARootWhatTheOthersLearnt) {
   for (const Store faster : {Store::kPlain, Store::kStreaming}) {
-    const Store other = faster == Store::kPlain ? Store::kStreaming : Store::kPlain;
+    const Store other = StorePolicy::other_than(faster);
     StorePolicy policy;
     // Nothing is known: it learns by itself.
     EXPECT_GE(operations(policy, 100, other, 8192, false), 90);
