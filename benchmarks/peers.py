@@ -5,6 +5,7 @@ A peer gives calls for cells it can do; what it cannot do is a gap in the tables
 
 import os
 from collections.abc import Callable, Container
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -30,6 +31,30 @@ class UnsupportedError(Exception):
     """This peer has no such call; the text says why."""
 
 
+@dataclass(frozen=True)
+class Scope:
+    """What a peer is measured by; None: by everything."""
+
+    operations: Container[str] | None = None  # it has no others
+    style: str | None = None
+    dtype: torch.dtype | None = None
+    most_bytes: int | None = None
+
+    def check(self, style: str, operation: str, tensor: torch.Tensor) -> None:
+        """UnsupportedError for what lies outside."""
+        if self.operations is not None and operation not in self.operations:
+            raise UnsupportedError(f"has no {operation}")
+        if self.style not in (None, style):
+            raise UnsupportedError(f"measured by {self.style} calls only")
+        if self.dtype not in (None, tensor.dtype):
+            raise UnsupportedError(f"measured with {self.dtype} only")
+        if self.most_bytes is not None and tensor.nbytes > self.most_bytes:
+            raise UnsupportedError("compared with small operations only")
+
+
+EVERYTHING = Scope()
+
+
 class C10dPeer:
     """A c10d backend, as a group of all ranks."""
 
@@ -40,14 +65,14 @@ class C10dPeer:
         *,
         finished_on_return: bool = False,
         shared: bool = False,
-        only: Container[str] | None = None,
+        scope: Scope = EVERYTHING,
     ) -> None:
         self.name = name
         self.correct = name not in BARE
         self._finished_on_return = finished_on_return
         self._shared = shared
-        self._only = only  # operations it has; None: all
-        self.runs_steps = not shared and only is None
+        self._scope = scope
+        self.runs_steps = scope == EVERYTHING
         self.group: Any = dist.new_group(backend=backend, timeout=TIMEOUT)
 
     @property
@@ -58,14 +83,7 @@ class C10dPeer:
         return lambda count, dtype: backend.allocate_tensor(count, dtype=dtype, device=torch.device("cpu"))
 
     def call(self, style: str, operation: str, buffers: Buffers) -> styles.Call:
-        if self._shared and style != "direct":
-            raise UnsupportedError("measured by direct calls only")
-        if self._only is not None and operation not in self._only:
-            raise UnsupportedError(f"has no {operation}")
-        if self.name == OURS_IN_C and (style != "dist" or buffers.input.dtype != torch.float32):
-            raise UnsupportedError("measured by dist calls with float32 only")
-        if self.name == EXCHANGE and buffers.input.nbytes > _EXCHANGED_BYTES:
-            raise UnsupportedError("compared with small operations only")
+        self._scope.check(style, operation, buffers.input)
         try:
             return styles.bind(style, operation, buffers, self.group, self._finished_on_return)
         except KeyError:
@@ -101,29 +119,31 @@ Peer = C10dPeer | DeepSpeedPeer
 
 
 _EXCHANGED = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "send_recv", "barrier")
-_EXCHANGED_BYTES = 1 << 20
 
 
-def _compiled(name: str, create: str, only: Container[str] | None = None, *arguments: str) -> Peer:
+def _compiled(name: str, create: str, scope: Scope = EVERYTHING, *arguments: str) -> Peer:
     backend = f"benchmarks_{name}".replace(" ", "_")
     if not hasattr(dist.Backend, backend.upper()):
         made = partial(getattr(native.load_noop(), create), *arguments)
         dist.Backend.register_backend(backend, made, devices=["cpu"])
-    return C10dPeer(name, backend, finished_on_return=True, only=only)
+    return C10dPeer(name, backend, finished_on_return=True, scope=scope)
 
 
 def _in_c() -> Peer:
     from torch_customccl import library  # here: `compare` measures trees that had none
 
-    return _compiled(OURS_IN_C, "create_c_interface", ["all_reduce"], library())
+    scope = Scope(operations=["all_reduce"], style="dist", dtype=torch.float32)
+    return _compiled(OURS_IN_C, "create_c_interface", scope, library())
 
 
 PEERS: dict[str, Callable[[], Peer]] = {
     OURS: lambda: C10dPeer(OURS, "customccl", finished_on_return=True),
     "gloo": lambda: C10dPeer("gloo", "gloo"),
     FLOOR: lambda: _compiled(FLOOR, "create"),
-    EXCHANGE: lambda: _compiled(EXCHANGE, "create_exchange", _EXCHANGED),
+    EXCHANGE: lambda: _compiled(EXCHANGE, "create_exchange", Scope(_EXCHANGED, most_bytes=1 << 20)),
     OURS_IN_C: _in_c,
     "deepspeed": DeepSpeedPeer,
-    OURS_SHARED: lambda: C10dPeer(OURS_SHARED, "customccl", finished_on_return=True, shared=True),
+    OURS_SHARED: lambda: C10dPeer(
+        OURS_SHARED, "customccl", finished_on_return=True, shared=True, scope=Scope(style="direct")
+    ),
 }
