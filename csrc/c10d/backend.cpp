@@ -44,11 +44,12 @@ void CustomBackend::abort() {
 }
 
 CustomBackend::WorkPtr CustomBackend::begin(PreparedCall&& prepared, Label label, const Held& held) {
-  std::shared_ptr<TensorTask> task = make_task(std::move(prepared), held);
+  BriefTask task(prepared, group_->limit_of(prepared.call()), held.inputs, held.outputs);
   group_->post(task);
   // Where the ranks are in step it is over by now, and its Work needs no more than the outputs.
-  if (task->done() && task->status().ok()) return c10::make_intrusive<DoneWork>(label.type, *task, held.results(label));
-  return make_work({std::move(task)}, label, held, true, {});
+  if (task.done() && task.status().ok()) return c10::make_intrusive<DoneWork>(label.type, task, held.results(label));
+  if (task.moved() == nullptr) task.move_to_heap();  // it failed at once
+  return make_work({task.moved()}, label, held, true, {});
 }
 
 CustomBackend::WorkPtr CustomBackend::launch_all(std::vector<PreparedCall> calls, bool async, Label label,

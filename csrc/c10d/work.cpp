@@ -26,6 +26,11 @@ c10::IValue result_value(Code code) {
 
 }  // namespace
 
+TensorTask::TensorTask(BriefTask&& begun)
+    : Task(std::move(begun)), prepared_(std::move(begun.prepared_)), begun_(begun.begun_), fired_(done()) {
+  keep(begun.inputs_, begun.outputs_);
+}
+
 void TensorTask::when_done(std::function<void()> then) {
   {
     const std::lock_guard lock(mutex_);

@@ -15,14 +15,16 @@
 
 namespace customccl::torch_shim {
 
+class BriefTask;
+
 // One asynchronous call: keeps its tensors alive until it is done.
 class TensorTask final : public Task {
  public:
   TensorTask(PreparedCall&& prepared, Nanos limit, at::TensorList inputs, at::TensorList outputs)
-      : Task(prepared.call(), limit), prepared_(std::move(prepared)), kept_(inputs.begin(), inputs.end()) {
-    if (outputs.data() != inputs.data()) kept_.append(outputs.begin(), outputs.end());
-    prepared_.attach(call());
+      : Task(prepared.call(), limit), prepared_(std::move(prepared)) {
+    keep(inputs, outputs);
   }
+  explicit TensorTask(BriefTask&& begun);
 
   // Runs `then` when the task is done, at once if it is.
   void when_done(std::function<void()> then);
@@ -31,12 +33,40 @@ class TensorTask final : public Task {
   void completed() override;
 
  private:
+  void keep(at::TensorList inputs, at::TensorList outputs) {
+    kept_.append(inputs.begin(), inputs.end());
+    if (outputs.data() != inputs.data()) kept_.append(outputs.begin(), outputs.end());
+    prepared_.attach(call());
+  }
+
   PreparedCall prepared_;
   c10::SmallVector<at::Tensor, 2> kept_;
   Clock::time_point begun_ = Clock::now();
   std::mutex mutex_;
   bool fired_ = false;
   std::vector<std::function<void()>> then_;
+};
+
+// An asynchronous call on its caller's stack. Ranks in step end a small one before its post returns; what is not over then goes on as
+// a TensorTask.
+class BriefTask final : public Task {
+ public:
+  BriefTask(PreparedCall& prepared, Nanos limit, at::TensorList inputs, at::TensorList outputs)
+      : Task(prepared.sealed(), limit), prepared_(prepared), inputs_(inputs), outputs_(outputs) {}
+
+  Clock::time_point begun() const { return begun_; }
+  std::shared_ptr<Task> move_to_heap() override { return moved_ = std::make_shared<TensorTask>(std::move(*this)); }
+  // Where it went on, or nullptr.
+  const std::shared_ptr<TensorTask>& moved() const { return moved_; }
+
+ private:
+  friend class TensorTask;
+
+  PreparedCall& prepared_;
+  at::TensorList inputs_;
+  at::TensorList outputs_;
+  Clock::time_point begun_ = Clock::now();
+  std::shared_ptr<TensorTask> moved_;
 };
 
 using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
@@ -136,10 +166,10 @@ class DoneWork final : public ::c10d::Work {
  public:
   explicit DoneWork(::c10d::OpType type = ::c10d::OpType::UNKNOWN) : Work(-1, type) {}
   DoneWork(::c10d::OpType type, std::uint64_t key, Nanos took) : Work(-1, type), key_(key), took_(took) {}
-  DoneWork(::c10d::OpType type, const TensorTask& task, at::TensorList outputs)
+  DoneWork(::c10d::OpType type, const BriefTask& task, at::TensorList outputs)
       : Work(-1, type),
         outputs_(outputs.begin(), outputs.end()),
-        took_(task.ended() - task.begun()),
+        took_(Clock::now() - task.begun()),
         sequence_(task.operation().sequence),
         source_(task.source()),
         limit_(task.deadline().limit()) {}

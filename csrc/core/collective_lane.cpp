@@ -32,14 +32,9 @@ bool CollectiveLane::advance(Finished& finished) {
   bool moved = false;
   while (head_ != nullptr && finished.failure.ok()) {
     Operation& op = head_->operation();
-    Status status;
     Step step = Step::kMoved;
-    if (head_started_) {
-      status = engine_.advance(op, step);
-    } else {
-      status = engine_.start(op);
-      head_started_ = true;
-    }
+    Status status = head_started_ ? engine_.advance(op, step) : engine_.start(op);
+    head_started_ = true;
     if (!status.ok()) {
       finished.failure = std::move(status);  // ends the head too, with the others
       return true;
@@ -51,7 +46,7 @@ bool CollectiveLane::advance(Finished& finished) {
   return moved;
 }
 
-void CollectiveLane::pop(Status status, Finished& finished) {
+void CollectiveLane::pop(Status&& status, Finished& finished) {
   Task& task = *head_;
   head_ = next_of(task);
   head_started_ = false;
@@ -82,6 +77,8 @@ void CollectiveLane::end_group(const Status& why) { group_.fail(why); }
 std::vector<int> CollectiveLane::awaited_by(const Task& task) {
   return &task == head_ ? engine_.awaited(task.operation()) : std::vector<int>();
 }
+
+void CollectiveLane::replace(Task&, Task& by) { head_ = tail_ = &by; }
 
 Status CollectiveLane::refusal(const Task& task) { return group_.refuse(task); }
 

@@ -31,8 +31,9 @@ class CollectiveLane final : public Lane {
   void end_group(const Status& why) override;
   Status refusal(const Task& task) override;
   std::vector<int> awaited_by(const Task& task) override;
+  void replace(Task& task, Task& by) override;
 
-  void pop(Status status, Finished& finished);
+  void pop(Status&& status, Finished& finished);
 
   Communicator& group_;
   Engine& engine_;

@@ -138,6 +138,13 @@ void Communicator::wait_for(Lane& lane, const Task& task, const Deadline* limit)
       [&] { return lane.drive(); }, [&] { drive_slowly(lane, task, told); });
 }
 
+void Communicator::post(Task& task) {
+  Lane& lane = lane_of(task.call());
+  if (generation_ != fork_generation()) return lane.reject(task, nullptr);
+  lane.post(task, looks());
+  if (!task.done()) Progress::get().watch(std::shared_ptr<Lane>(shared_from_this(), &lane));
+}
+
 void Communicator::post(const std::shared_ptr<Task>& task) {
   Lane& lane = lane_of(task->call());
   if (generation_ != fork_generation()) return lane.reject(*task, task);

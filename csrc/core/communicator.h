@@ -34,6 +34,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Status run(const Call& call);
   // Takes `task` in and returns. It completes whether or not anybody waits for it.
   void post(const std::shared_ptr<Task>& task);
+  // The same for a task on the stack, which is done when this returns or has moved to the heap.
+  void post(Task& task);
   // Waits until `task` is done or `limit` passed (then false, and the task goes on).
   bool wait(Task& task, Nanos limit);
   // What to say when wait() returned false.

@@ -36,9 +36,11 @@ bool Lane::drive_locked() {
   return moved;
 }
 
-void Lane::post(Task& task, int looks, std::shared_ptr<Task> keep_alive) {
+void Lane::post(Task& given, int looks, std::shared_ptr<Task> keep_alive) {
   mutex_.lock();
   Finished finished;
+  if (busy() && keep_alive == nullptr) keep_alive = given.move_to_heap();  // what stands behind others will not be over
+  Task& task = keep_alive != nullptr ? *keep_alive : given;
   count(1);
   if (closed_ || (paused_ && !task.pauses())) {
     finish(task, refusal(task), finished);
@@ -53,8 +55,11 @@ void Lane::post(Task& task, int looks, std::shared_ptr<Task> keep_alive) {
   }
   const bool over = task.done();
   if (!over) {
-    task.deadline_.start();
-    task.keep_alive_ = std::move(keep_alive);
+    if (keep_alive == nullptr) keep_alive = task.move_to_heap();
+    Task& kept = keep_alive != nullptr ? *keep_alive : task;
+    if (&kept != &task) replace(task, kept);
+    kept.deadline_.start();
+    kept.keep_alive_ = std::move(keep_alive);
   } else if (keep_alive != nullptr) {
     task.ended_ = Clock::now();
   }

@@ -38,7 +38,7 @@ class Lane {
     return drive_locked();
   }
   // Takes a task in and drives the lane, with at most `looks` looks at what does not move: ranks in step finish a small
-  // operation within a microsecond, here, under one lock.
+  // operation within a microsecond, here, under one lock. A task on the stack that is not over then may move to the heap.
   void post(Task& task, int looks, std::shared_ptr<Task> keep_alive = nullptr);
   // Refuses every task from now on but those that pauses(), until go_on(). What was taken in goes on.
   void pause() { set_paused(true); }
@@ -79,10 +79,12 @@ class Lane {
   virtual void end_group(const Status& why) = 0;
   virtual Status refusal(const Task& task) = 0;
   virtual std::vector<int> awaited_by(const Task& task) = 0;
+  // Puts `by` in the place of `task`, the only one that is pending.
+  virtual void replace(Task& task, Task& by) = 0;
   // Forgets a task that nothing has come for; false where that is not so.
   virtual bool take_back(Task& /*task*/) { return false; }
 
-  void finish(Task& task, Status status, Finished& finished) {
+  void finish(Task& task, Status&& status, Finished& finished) {
     count(-1);
     std::shared_ptr<Task> keep_alive = std::move(task.keep_alive_);
     task.status_ = std::move(status);

@@ -35,6 +35,8 @@ class Mailbox {
   void set_aside(Message message);
   // The same without taking it out, or nullptr.
   const Message* find_message(const Call& recv) const;
+  // Has `by` stand where `task` does, a posted recv or a send to oneself, if it is here.
+  void replace(const Task& task, Task& by);
   // Takes a posted recv back; false if it is not here any more.
   bool withdraw(Task& recv);
 

@@ -210,6 +210,17 @@ void MessageLane::drop_all(const Status& why, Finished& finished) {
   for (Task* task : tasks) finish(*task, group_.explain(*task, why), finished);
 }
 
+void MessageLane::replace(Task& task, Task& by) {
+  mailbox_.replace(task, by);
+  const int other = task.call().op == Op::kSend ? task.call().peer : task.source();
+  if (other < 0) return;  // a recv that nothing has come for
+  const auto point = [&](Task*& there) { there = there == &task ? &by : there; };
+  for (Outgoing& outgoing : peer(other).queue) point(outgoing.task);
+  for (auto& [number, asked] : peer(other).asked) point(asked);
+  for (auto& [number, incoming] : peer(other).streaming) point(incoming.task);
+  point(peer(other).arriving.task);
+}
+
 void MessageLane::end_group(const Status& why) { group_.fail(why); }
 
 std::vector<int> MessageLane::awaited_by(const Task& task) {

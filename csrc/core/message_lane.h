@@ -73,6 +73,7 @@ class MessageLane final : public Lane {
   void end_group(const Status& why) override;
   Status refusal(const Task& task) override;
   std::vector<int> awaited_by(const Task& task) override;
+  void replace(Task& task, Task& by) override;
   bool take_back(Task& task) override { return mailbox_.withdraw(task); }
 
   static std::uint64_t bytes_of(const Call& call);

@@ -15,7 +15,8 @@ struct Message;
 // The completion of one call: pending, then done exactly once, whatever happens (success, mismatch, timeout, death, abort).
 //
 // A task on the stack serves a call that its thread carries to the end; an asynchronous one is held by a shared_ptr, which the
-// queue shares until the task is done. Thread rule: done() and wait by anyone; the rest by whoever holds the lane's lock.
+// queue shares until the task is done. An asynchronous one may begin on the stack: it moves to the heap if it is not over when it has
+// been posted. Thread rule: done() and wait by anyone; the rest by whoever holds the lane's lock.
 class Task {
  public:
   Task(const Call& call, Nanos limit) : call_(call), deadline_(Deadline::stopped(limit)) { operation_.call = &call_; }
@@ -47,6 +48,21 @@ class Task {
 
   // Called once, after done() has become true, with no lock held. Not for tasks on the stack.
   virtual void completed() {}
+
+  // The task that goes on in place of this one on the stack; nullptr where a thread carries this one to the end. At most once.
+  virtual std::shared_ptr<Task> move_to_heap() { return nullptr; }
+
+ protected:
+  // In place of `from`. If that is queued, its lane puts this one there (Lane::post).
+  Task(Task&& from) noexcept
+      : call_(from.call_),
+        operation_(from.operation_),
+        deadline_(from.deadline_),
+        status_(std::move(from.status_)),
+        source_(from.source_),
+        done_(from.done()) {
+    operation_.call = &call_;
+  }
 
  private:
   friend class Lane;

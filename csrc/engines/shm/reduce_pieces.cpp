@@ -28,12 +28,13 @@ void reduce_piece(const Context& context, const Operation& op, Reduction& piece)
   const Call& call = *op.call;
   const std::size_t element = size_of(call.dtype);
   const auto size = static_cast<std::size_t>(context.size());
-  const bool at_once = direct(op, piece);
-  if (at_once && piece.own == nullptr) {
+  if (direct(op, piece)) {
+    if (piece.own != nullptr)
+      piece.staged[static_cast<std::size_t>(context.rank())] = piece.own->at(piece.own_first, element);
     return reduce(destination(context, piece, 0, element), {piece.staged.data(), size}, piece.count, call.dtype,
                   call.reduce_op);
   }
-  const std::size_t block = at_once ? piece.count : Scratch::kBytes / element;
+  const std::size_t block = Scratch::kBytes / element;
   std::array<const std::byte*, kMaxMembers> sources;
   for (std::size_t done = 0; done < piece.count; done += block) {
     const std::size_t count = std::min(block, piece.count - done);

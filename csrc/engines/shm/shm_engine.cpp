@@ -12,6 +12,7 @@ constexpr std::uint64_t kShowProcessor = 16;
 
 // Tensors of all ranks that exceed the last-level cache will not be found there; outputs written around it are not read first.
 Store output_store(const Call& call, int size) {
+  if (info(call.op).reduces) return Store::kPlain;
   const std::size_t bytes = (count_of(call.inputs) + count_of(call.outputs)) * size_of(call.dtype);
   return bytes * static_cast<std::size_t>(size) >= last_level_cache() ? Store::kStreaming : Store::kPlain;
 }

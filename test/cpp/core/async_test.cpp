@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <array>
 #include <thread>
 
 #include "support/letter.h"
@@ -47,6 +48,42 @@ TEST(Async, AWaitWithALimitEndsAndLeavesTheOperationRunning) {
       EXPECT_TRUE(group->run(part.call()).ok());
     }
     EXPECT_EQ(part.verify(), "");
+  });
+}
+
+// The last send waits for room with a part of it in the ring; the recv of that one may find only this part.
+TEST(Async, MessagesThatBeganOnTheStackGoOnWithoutIt) {
+  constexpr int kRounds = 8;
+  std::array<std::atomic<std::size_t>, kRounds> sent{};
+  run_threads(2, [&](const Rank& rank) {
+    const bool sends = rank.number() == 0;
+    for (std::size_t round = 0; round < kRounds; ++round) {
+      const auto group = rank.join(std::to_string(round));
+      std::vector<std::unique_ptr<Letter>> letters;
+      std::vector<std::shared_ptr<Task>> tasks;
+      const auto begin_next = [&] {
+        letters.push_back(std::make_unique<Letter>(sends ? Op::kSend : Op::kRecv, DType::kInt32, 15'000, Shape::kPlain,
+                                                   letters.size(), 1 - rank.number(), 0));
+        tasks.push_back(begin(*group, *letters.back()));
+        return tasks.back()->done();
+      };
+      if (sends) {
+        while (begin_next()) {
+        }
+        sent[round] = letters.size();
+      }
+      rank.meet(std::to_string(round) + ": the ring is full");
+      while (letters.size() < sent[round]) {
+        if (!tasks.empty()) group->wait(*tasks.back(), Nanos{0});
+        begin_next();
+      }
+      rank.meet(std::to_string(round) + ": the last recv is posted");
+      for (std::size_t i = 0; i < sent[round]; ++i) {
+        group->wait(*tasks[i], Nanos{0});
+        ASSERT_TRUE(tasks[i]->status().ok()) << tasks[i]->status().message();
+        ASSERT_EQ(letters[i]->verify(), "");
+      }
+    }
   });
 }
 

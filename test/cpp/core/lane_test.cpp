@@ -116,5 +116,68 @@ TEST_F(LaneTest, CountsItsTasksAndForgetsThemOnceDone) {
   EXPECT_EQ(lane_->issued(), 1u);
 }
 
+TEST_F(LaneTest, ATaskThatIsOverWhenItIsPostedStaysOnTheStack) {
+  engine_.next = Step::kDone;
+  Movable task(part_.call(), std::chrono::hours(1));
+  lane_->post(task, 1);
+  EXPECT_TRUE(task.done());
+  EXPECT_EQ(task.moved(), nullptr);
+}
+
+TEST_F(LaneTest, ATaskThatIsNotOverMovesToTheHeapAndGoesOnThere) {
+  std::shared_ptr<Task> moved;
+  {
+    Movable task(part_.call(), std::chrono::hours(1));
+    lane_->post(task, 1);
+    moved = task.moved();
+    ASSERT_NE(moved, nullptr);
+  }
+  EXPECT_EQ(moved->operation().sequence, 1u);
+  EXPECT_EQ(lane_->awaited(*moved), std::vector<int>{0});
+  engine_.next = Step::kDone;
+  engine_.advanced = [&](Operation& op) {
+    EXPECT_EQ(&op, &moved->operation());
+    EXPECT_EQ(op.call, &moved->call());
+  };
+  lane_->drive();
+  EXPECT_TRUE(moved->done());
+  EXPECT_TRUE(moved->status().ok());
+  EXPECT_EQ(engine_.starts, 1);
+  EXPECT_FALSE(lane_->busy());
+  EXPECT_EQ(moved.use_count(), 1);
+}
+
+TEST_F(LaneTest, ATaskBehindAnotherMovesToTheHeapAtOnce) {
+  const auto first = post();
+  Movable task(part_.call(), std::chrono::hours(1));
+  lane_->post(task, 1);
+  ASSERT_NE(task.moved(), nullptr);
+  engine_.next = Step::kDone;
+  lane_->drive();
+  EXPECT_TRUE(first->done());
+  EXPECT_TRUE(task.moved()->done());
+  EXPECT_EQ(task.moved()->operation().sequence, 2u);
+}
+
+TEST_F(LaneTest, ATaskThatFailsAsItBeginsFailsOnTheHeap) {
+  engine_.on_start = {Code::kSystem, "no memory"};
+  Movable task(part_.call(), std::chrono::hours(1));
+  lane_->post(task, 1);
+  lane_->close(group_->health());
+  ASSERT_NE(task.moved(), nullptr);
+  EXPECT_TRUE(task.moved()->done());
+  EXPECT_EQ(task.moved()->status().code, Code::kSystem);
+}
+
+TEST_F(LaneTest, ATaskThatIsRefusedStaysOnTheStackAndTakesTheReasonAlong) {
+  lane_->close({Code::kClosed, "over"});
+  Movable task(part_.call(), std::chrono::hours(1));
+  lane_->post(task, 1);
+  EXPECT_EQ(task.moved(), nullptr);
+  const auto moved = task.move_to_heap();
+  EXPECT_TRUE(moved->done());
+  EXPECT_FALSE(moved->status().ok());
+}
+
 }  // namespace
 }  // namespace customccl::test

@@ -60,8 +60,7 @@ class Program {
   }
 
   void post(Pending pending) {
-    pending.task = std::make_shared<Task>(pending.part->call(), group_.limit_of(pending.part->call()));
-    group_.post(pending.task);
+    pending.task = own_.one_in(2) ? begin(group_, *pending.part) : test::post(group_, *pending.part);
     pending_.push_back(std::move(pending));
   }
 

@@ -25,4 +25,23 @@ inline std::shared_ptr<Task> post(Communicator& group, const Checked& checked) {
   return task;
 }
 
+// A task that begins on the stack.
+class Movable final : public Task {
+ public:
+  using Task::Task;
+  Movable(Movable&& from) noexcept : Task(std::move(from)) {}
+  std::shared_ptr<Task> move_to_heap() override { return moved_ = std::make_shared<Movable>(std::move(*this)); }
+  const std::shared_ptr<Task>& moved() const { return moved_; }
+
+ private:
+  std::shared_ptr<Task> moved_;
+};
+
+// The same as post() by a task on the stack; what it returns is another one if that was over.
+inline std::shared_ptr<Task> begin(Communicator& group, const Checked& checked) {
+  Movable task(checked.call(), group.limit_of(checked.call()));
+  group.post(task);
+  return task.moved() != nullptr ? task.moved() : task.move_to_heap();
+}
+
 }  // namespace customccl::test
