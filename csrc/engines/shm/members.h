@@ -66,10 +66,11 @@ class Members {
     own_line(turn).turn.store(turn, std::memory_order_release);
     ring_all();
   }
-  // Whether every member has published `turn`. `cursor` remembers how far the look came; start it at 0.
+  // Whether every peer has published `turn`, as this rank has. `cursor` remembers how far the look came; start it at 0. The own line is
+  // not looked at: a peer's look may have taken it away, and to get it back from far cores costs as much as their answer.
   bool reached(std::uint64_t turn, int& cursor) const {
     for (; cursor < spec_.size; ++cursor) {
-      if (line(cursor, turn).turn.load(std::memory_order_acquire) < turn) return false;
+      if (cursor != spec_.rank && line(cursor, turn).turn.load(std::memory_order_acquire) < turn) return false;
     }
     return true;
   }

@@ -88,7 +88,8 @@ Status ShmEngine::enter(Operation& op, bool same) {
 
 bool ShmEngine::same_fingerprints(const Operation& op) const {
   for (int member = 0; member < context_.size(); ++member) {
-    if (members_->line(member, op.first_turn).signature != signature_) return false;
+    // Not the own line, for the reason that Members::reached() has.
+    if (member != context_.rank() && members_->line(member, op.first_turn).signature != signature_) return false;
   }
   return true;
 }
