@@ -138,18 +138,11 @@ void Communicator::wait_for(Lane& lane, const Task& task, const Deadline* limit)
       [&] { return lane.drive(); }, [&] { drive_slowly(lane, task, told); });
 }
 
-void Communicator::post(Task& task) {
+void Communicator::post(Task& task, const std::shared_ptr<Task>& keep_alive) {
   Lane& lane = lane_of(task.call());
-  if (generation_ != fork_generation()) return lane.reject(task, nullptr);
-  lane.post(task, looks());
+  if (generation_ != fork_generation()) return lane.reject(task, keep_alive);
+  lane.post(task, looks(), keep_alive);
   if (!task.done()) Progress::get().watch(std::shared_ptr<Lane>(shared_from_this(), &lane));
-}
-
-void Communicator::post(const std::shared_ptr<Task>& task) {
-  Lane& lane = lane_of(task->call());
-  if (generation_ != fork_generation()) return lane.reject(*task, task);
-  lane.post(*task, looks(), task);
-  if (!task->done()) Progress::get().watch(std::shared_ptr<Lane>(shared_from_this(), &lane));
 }
 
 bool Communicator::wait(Task& task, Nanos limit) {

@@ -33,9 +33,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // Carries `call` out on this thread.
   Status run(const Call& call);
   // Takes `task` in and returns. It completes whether or not anybody waits for it.
-  void post(const std::shared_ptr<Task>& task);
-  // The same for a task on the stack, which is done when this returns or has moved to the heap.
-  void post(Task& task);
+  void post(const std::shared_ptr<Task>& task) { post(*task, task); }
+  // The same for a task on the stack (without `keep_alive`), which is done when this returns or has moved to the heap.
+  void post(Task& task, const std::shared_ptr<Task>& keep_alive = nullptr);
   // Waits until `task` is done or `limit` passed (then false, and the task goes on).
   bool wait(Task& task, Nanos limit);
   // What to say when wait() returned false.
