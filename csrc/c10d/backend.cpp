@@ -79,13 +79,9 @@ CustomBackend::WorkPtr CustomBackend::post_all(std::span<PreparedCall> calls, bo
   return work;
 }
 
-std::shared_ptr<TensorTask> CustomBackend::make_task(PreparedCall&& prepared, const Held& held) const {
-  const Nanos limit = group_->limit_of(prepared.call());
-  return std::make_shared<TensorTask>(std::move(prepared), limit, held.inputs, held.outputs);
-}
-
 std::shared_ptr<TensorTask> CustomBackend::post(PreparedCall&& prepared, const Held& held, ::c10d::OpType type) {
-  std::shared_ptr<TensorTask> task = make_task(std::move(prepared), held);
+  const Nanos limit = group_->limit_of(prepared.call());
+  auto task = std::make_shared<TensorTask>(std::move(prepared), limit, held.inputs, held.outputs);
   if (C10_UNLIKELY(watched()) && hook_->active()) hook_->follow(task, type);
   group_->post(task);
   return task;

@@ -155,7 +155,6 @@ class CustomBackend final : public ::c10d::Backend {
   void run(PreparedCall& prepared);
   // Tells the abort hooks, if the group is over, and throws.
   [[noreturn]] void fail(const Status& status);
-  std::shared_ptr<TensorTask> make_task(PreparedCall&& prepared, const Held& held) const;
   std::shared_ptr<TensorTask> post(PreparedCall&& prepared, const Held& held, ::c10d::OpType type);
   WorkPtr make_work(std::vector<std::shared_ptr<TensorTask>> tasks, Label label, const Held& held, bool async,
                     TimeoutExtensions::Grant grant);

@@ -50,11 +50,6 @@ const Message* Mailbox::find_message(const Call& recv) const {
   return nullptr;
 }
 
-void Mailbox::replace(const Task& task, Task& by) {
-  for (Task*& recv : recvs_) recv = recv == &task ? &by : recv;
-  for (Message& message : messages_) message.local = message.local == &task ? &by : message.local;
-}
-
 bool Mailbox::withdraw(Task& recv) {
   const auto found = std::find(recvs_.begin(), recvs_.end(), &recv);
   if (found == recvs_.end()) return false;

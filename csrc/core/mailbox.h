@@ -35,8 +35,6 @@ class Mailbox {
   void set_aside(Message message);
   // The same without taking it out, or nullptr.
   const Message* find_message(const Call& recv) const;
-  // Has `by` stand where `task` does, a posted recv or a send to oneself, if it is here.
-  void replace(const Task& task, Task& by);
   // Takes a posted recv back; false if it is not here any more.
   bool withdraw(Task& recv);
 
@@ -44,7 +42,9 @@ class Mailbox {
   bool takes_more(int source) const;
   bool waits_for_anybody() const { return any_source_ > 0; }
 
+  std::vector<Task*>& recvs() { return recvs_; }
   const std::vector<Task*>& recvs() const { return recvs_; }
+  std::list<Message>& messages() { return messages_; }
   const std::list<Message>& messages() const { return messages_; }
   void clear();
 

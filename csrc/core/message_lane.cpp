@@ -150,25 +150,26 @@ int MessageLane::probe(const Call& recv, std::uint64_t& bytes) {
   return message->source;
 }
 
-template <class Visit>
-void MessageLane::visit_tasks(Visit&& visit) const {
-  for (Task* recv : mailbox_.recvs()) visit(recv, recv->call().peer);
-  for (const Message& message : mailbox_.messages()) {
-    if (message.local != nullptr) visit(message.local, rank_);
+template <class Self, class Visit>
+void MessageLane::visit_tasks(Self& self, Visit&& visit) {
+  for (auto& recv : self.mailbox_.recvs()) visit(recv, recv->call().peer);
+  for (auto& message : self.mailbox_.messages()) {
+    if (message.local != nullptr) visit(message.local, self.rank_);
   }
-  for (int other = 0; other < size_; ++other) {
-    for (const Outgoing& outgoing : peer(other).queue) {
+  for (int other = 0; other < self.size_; ++other) {
+    auto& peer = self.peer(other);
+    for (auto& outgoing : peer.queue) {
       if (outgoing.task != nullptr) visit(outgoing.task, other);
     }
-    for (const auto& [number, task] : peer(other).asked) visit(task, other);
-    for (const auto& [number, incoming] : peer(other).streaming) visit(incoming.task, other);
-    if (peer(other).arriving.task != nullptr) visit(peer(other).arriving.task, other);
+    for (auto& [number, task] : peer.asked) visit(task, other);
+    for (auto& [number, incoming] : peer.streaming) visit(incoming.task, other);
+    if (peer.arriving.task != nullptr) visit(peer.arriving.task, other);
   }
 }
 
 std::vector<int> MessageLane::awaited(bool anybody) const {
   std::vector<bool> wanted(static_cast<std::size_t>(size_), anybody && mailbox_.waits_for_anybody());
-  visit_tasks([&](Task*, int other) {
+  visit_tasks(*this, [&](Task*, int other) {
     if (other != kAnySource) wanted[static_cast<std::size_t>(other)] = true;
   });
   wanted[static_cast<std::size_t>(rank_)] = false;
@@ -193,7 +194,7 @@ Status MessageLane::find_failure(Finished& finished) {
     return diagnose();
   }
   Status late;
-  visit_tasks([&](Task* task, int other) {
+  visit_tasks(*this, [&](Task* task, int other) {
     const bool open = task->call().parcel && task->call().op == Op::kRecv && task->parcel() == nullptr;
     if (late.ok() && !open && task->deadline().passed()) {
       late = group_.timed_out(other == kAnySource ? awaited(true) : std::vector<int>{other});
@@ -204,21 +205,14 @@ Status MessageLane::find_failure(Finished& finished) {
 
 void MessageLane::drop_all(const Status& why, Finished& finished) {
   std::vector<Task*> tasks;
-  visit_tasks([&](Task* task, int) { tasks.push_back(task); });
+  visit_tasks(*this, [&](Task* task, int) { tasks.push_back(task); });
   mailbox_.clear();
   for (Peer& other : peers_) other = Peer();
   for (Task* task : tasks) finish(*task, group_.explain(*task, why), finished);
 }
 
 void MessageLane::replace(Task& task, Task& by) {
-  mailbox_.replace(task, by);
-  const int other = task.call().op == Op::kSend ? task.call().peer : task.source();
-  if (other < 0) return;  // a recv that nothing has come for
-  const auto point = [&](Task*& there) { there = there == &task ? &by : there; };
-  for (Outgoing& outgoing : peer(other).queue) point(outgoing.task);
-  for (auto& [number, asked] : peer(other).asked) point(asked);
-  for (auto& [number, incoming] : peer(other).streaming) point(incoming.task);
-  point(peer(other).arriving.task);
+  visit_tasks(*this, [&](Task*& there, int) { there = there == &task ? &by : there; });
 }
 
 void MessageLane::end_group(const Status& why) { group_.fail(why); }

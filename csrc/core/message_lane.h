@@ -108,8 +108,9 @@ class MessageLane final : public Lane {
   // Ranks that a pending task waits for; those that receive from anybody count for all ranks, or for none.
   std::vector<int> awaited(bool anybody) const;
   Status diagnose() const;
-  template <class Visit>
-  void visit_tasks(Visit&& visit) const;
+  // visit(task, other) for every pending task, where it is kept, and the rank that it waits for.
+  template <class Self, class Visit>
+  static void visit_tasks(Self& self, Visit&& visit);
 
   Peer& peer(int rank) { return peers_[static_cast<std::size_t>(rank)]; }
   const Peer& peer(int rank) const { return peers_[static_cast<std::size_t>(rank)]; }

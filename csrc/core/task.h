@@ -59,7 +59,10 @@ class Task {
         operation_(from.operation_),
         deadline_(from.deadline_),
         status_(std::move(from.status_)),
+        ended_(from.ended_),
         source_(from.source_),
+        pauses_(from.pauses_),
+        parcel_(std::move(from.parcel_)),
         done_(from.done()) {
     operation_.call = &call_;
   }
