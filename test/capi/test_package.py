@@ -9,6 +9,7 @@ import sysconfig
 from pathlib import Path
 
 import pytest
+from harness.installed import installed
 
 import torch_customccl
 
@@ -52,10 +53,9 @@ def test_the_header_is_clean(language, program):
 
 
 def test_pkg_config(program, tmp_path):
-    if shutil.which("pkg-config") is None:
-        pytest.skip("no pkg-config on this machine")
+    pkg_config = installed("pkg-config", "pkg-config")
     folder = Path(torch_customccl.library()).parent / "lib" / "pkgconfig"
-    flags = run("pkg-config", "--cflags", "--libs", "customccl", PKG_CONFIG_PATH=str(folder)).split()
+    flags = run(pkg_config, "--cflags", "--libs", "customccl", PKG_CONFIG_PATH=str(folder)).split()
     run("cc", "-std=c11", program, *flags, "-o", tmp_path / "program")
     assert run(tmp_path / "program").strip() == torch_customccl.__version__
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import html
 import json
-import os
 import re
-import shutil
 import subprocess
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 
 import pytest
+from harness.installed import installed
 
 from torch_customccl.conformance.cli import main
 from torch_customccl.conformance.model import Case, CaseResult, RankOutcome, Verdict
@@ -153,20 +152,11 @@ def test_the_matrix_is_stale_when_it_or_a_new_run_says_otherwise(
     assert main([*words, "--check"]) == 1
 
 
-def browser() -> str:
-    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if not found and os.environ.get("CI"):
-        pytest.fail("no Chromium on a CI machine: install Debian's package chromium")
-    if not found:
-        pytest.skip("no Chromium here; Debian's package chromium has it")
-    return found
-
-
 def text_of_page(path: Path, address: str, tmp_path: Path) -> str:
     """The page as it stands after its script has run."""
     done = subprocess.run(
         [
-            browser(),
+            installed("chromium", "chromium", "chromium-browser", "google-chrome"),
             "--headless",
             "--no-sandbox",
             "--disable-gpu",

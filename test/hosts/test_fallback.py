@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from harness.installed import installed
 
 BODY = """
 import sys, torch, torch.distributed as dist
@@ -40,7 +41,7 @@ def run_two(prefixes: list[list[str]], store: Path, environments: list[dict[str,
 
 
 def ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True, capture_output=True)
+    subprocess.run([installed("iproute2", "ip"), *words], check=True, capture_output=True)
 
 
 @pytest.fixture

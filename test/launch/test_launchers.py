@@ -6,12 +6,12 @@ The packages of Debian and Ubuntu: openmpi-bin, mpich. Tests of one that is not 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from harness.installed import installed
 
 PROGRAMS = Path(__file__).parent / "programs"
 # Not the bare name: it is whichever of the two was installed last.
@@ -20,7 +20,7 @@ PACKAGES = {"openmpi": "openmpi-bin", "mpich": "mpich"}
 LIBRARIES = {"openmpi": "libmpi.so.40", "mpich": "libmpich.so.12"}
 
 
-def start(command: list[str], size: int) -> None:
+def start(command: list[str | Path], size: int) -> None:
     clean = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "MASTER_PORT")}
     clean |= {"OMP_NUM_THREADS": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     done = subprocess.run(command, env=clean, capture_output=True, text=True, timeout=110)
@@ -31,9 +31,7 @@ def start(command: list[str], size: int) -> None:
 
 def mpirun(launcher: str, program: str, *arguments: str) -> None:
     name, *options = MPIRUN[launcher]
-    if shutil.which(name) is None:
-        pytest.skip(f"no {name} on this machine (Debian, Ubuntu: apt-get install {PACKAGES[launcher]})")
-    start([name, *options, "-n", "2", sys.executable, str(PROGRAMS / program), *arguments], 2)
+    start([installed(PACKAGES[launcher], name), *options, "-n", "2", sys.executable, PROGRAMS / program, *arguments], 2)
 
 
 @pytest.mark.parametrize("launcher", MPIRUN)
