@@ -32,14 +32,25 @@ class Mpi:
 
 def find(name: str) -> Mpi:
     """FileNotFoundError if it is neither installed nor unpacked."""
-    compiler, launcher = shutil.which(f"mpicc.{name}"), shutil.which(f"mpirun.{name}")
-    if compiler and launcher:
-        return Mpi([compiler], [], Path(launcher), {})
+    if installed := _installed(name):
+        return installed
     root = FOLDER / name
     headers = [path for path in sorted(root.glob("usr/**/mpi.h")) if "fortran" not in path.parts]
     if not headers:
         raise FileNotFoundError(f"{TITLES[name]} is not here: python -m benchmarks install")
     return _unpacked(name, root, headers[0].parent)
+
+
+def _installed(name: str) -> Mpi | None:
+    """The system's own. FileNotFoundError where it can only run programs: unpacked headers would need all the rest too."""
+    compiler, launcher = shutil.which(f"mpicc.{name}"), shutil.which(f"mpirun.{name}")
+    if not compiler or not launcher:
+        return None
+    reads_header = [compiler, "-fsyntax-only", "-include", "mpi.h", "-x", "c", os.devnull]
+    if subprocess.run(reads_header, capture_output=True).returncode:
+        headers = PACKAGES[name][1]
+        raise FileNotFoundError(f"{TITLES[name]} is installed without mpi.h (Debian, Ubuntu: apt-get install {headers})")
+    return Mpi([compiler], [], Path(launcher), {})
 
 
 def _unpacked(name: str, root: Path, include: Path) -> Mpi:
@@ -65,6 +76,8 @@ def _unpacked(name: str, root: Path, include: Path) -> Mpi:
 
 def install(name: str) -> None:
     """Unpacks what the system lacks. OSError or RuntimeError with the reason if that cannot be."""
+    if _installed(name):
+        return
     try:
         find(name)
         return

@@ -1,6 +1,17 @@
 #include "engines/shm/packet_ring.h"
 
+#include <algorithm>
+
 namespace customccl::shm {
+
+namespace {
+
+// How much of a payload the reader has come at once, as soon as it sees the packet: the lines come while it finds out whose they are.
+// (Messages of 32 to 256 B 1.15x between far cores and 1.05x near ones, 2 to 4 KiB 1.15x. Of all that a packet may carry,
+// 32 KiB, messages of 128 KiB take 1.1x as long.)
+constexpr std::size_t kReadAhead = 4096;
+
+}  // namespace
 
 bool RingWriter::fits(std::size_t bytes) {
   const std::uint64_t end = position_ + bytes + PacketRing::kLine;  // and the line to be zeroed
@@ -20,6 +31,7 @@ std::byte* RingWriter::reserve(std::size_t payload) {
   } else if (!fits(length)) {
     return nullptr;
   }
+  prefetch_end(length);
   return reinterpret_cast<std::byte*>(next()) + PacketRing::payload_offset(payload);
 }
 
@@ -32,8 +44,7 @@ void RingWriter::commit(const PacketHeader& header, std::size_t length) {
   place_ = place_ + length == capacity_ ? 0 : place_ + length;
   next()->number.store(0, std::memory_order_relaxed);
   frame->number.store(++number_, std::memory_order_release);
-  // The line that the next packet, if it is small, has to zero before it is published: nobody else is at it, so have it come.
-  __builtin_prefetch(reinterpret_cast<std::byte*>(next()) + PacketRing::kLine, 1);
+  prefetch_end(length);  // of a next packet like this one
 }
 
 bool RingReader::front(PacketHeader& header, const std::byte*& payload) {
@@ -49,6 +60,8 @@ bool RingReader::front(PacketHeader& header, const std::byte*& payload) {
     length_ = PacketRing::footprint(header.bytes);
     broken_ = length_ > capacity_ - place_;  // never trust a length from a peer
     payload = reinterpret_cast<const std::byte*>(frame) + PacketRing::payload_offset(header.bytes);
+    const std::size_t ahead = std::min<std::size_t>(header.bytes, kReadAhead);
+    for (std::size_t i = 0; i < ahead; i += PacketRing::kLine) __builtin_prefetch(payload + i);
     return !broken_;
   }
   return false;
