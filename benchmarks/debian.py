@@ -49,7 +49,9 @@ def _installed(name: str) -> Mpi | None:
     reads_header = [compiler, "-fsyntax-only", "-include", "mpi.h", "-x", "c", os.devnull]
     if subprocess.run(reads_header, capture_output=True).returncode:
         headers = PACKAGES[name][1]
-        raise FileNotFoundError(f"{TITLES[name]} is installed without mpi.h (Debian, Ubuntu: apt-get install {headers})")
+        raise FileNotFoundError(
+            f"{TITLES[name]} is installed without mpi.h (Debian, Ubuntu: apt-get install {headers})"
+        )
     return Mpi([compiler], [], Path(launcher), {})
 
 

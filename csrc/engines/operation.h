@@ -26,9 +26,11 @@ struct Operation {
   int cursor = 0;         // every member below it has reached the turn that `phase` waits for
   std::size_t chunk = 0;  // elements per chunk (of the whole tensor, or per block)
   std::size_t chunks = 0;
-  std::size_t room = 0;                // bytes of a staging slot that one turn uses
-  std::size_t staged_bytes = 0;        // what this rank stages in all, for the store policy
-  Store store = Store::kPlain;         // into staging
+  std::size_t room = 0;  // bytes of a staging slot that one turn uses
+  static constexpr int kNobody = -2, kEverybody = -1;
+  int reads = kNobody;           // whose staged bytes this rank reads after each turn, from the start of their slots
+  std::size_t staged_bytes = 0;  // what this rank stages in all, for the store policy
+  Store store = Store::kPlain;   // into staging
   Store output_store = Store::kPlain;  // into outputs that are only moved, not reduced
   bool measured = false;               // the store policy learns from this one
   Clock::time_point resumed{};         // when phase 0, then phase 1 began

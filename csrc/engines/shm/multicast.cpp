@@ -30,6 +30,7 @@ void plan(const Context& context, Operation& op) {
   op.chunk = even_chunk(longest, limit, kCacheLine / element);
   op.chunks = ceil_div(longest, op.chunk);
   op.room = context.staging.room_for(std::min(longest, op.chunk) * element, op.chunks);
+  op.reads = call.op == Op::kAllGather ? Operation::kEverybody : call.root;
   op.last_phase = static_cast<std::uint32_t>(std::max<std::size_t>(op.chunks, 1));
   op.staged_bytes = sends(call) ? call.inputs[0].count * element : 0;
 }

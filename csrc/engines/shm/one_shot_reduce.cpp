@@ -16,6 +16,7 @@ namespace {
 
 void plan(const Context&, Operation& op) {
   op.last_phase = 1;
+  if (!op.call->outputs.empty()) op.reads = Operation::kEverybody;
   op.staged_bytes = op.room = count_of(op.call->inputs) * size_of(op.call->dtype);
 }
 

@@ -1,6 +1,7 @@
 #include "engines/shm/shm_engine.h"
 
 #include "engines/shm/fingerprint.h"
+#include "engines/shm/geometry.h"
 #include "platform/cpu.h"
 
 namespace customccl::shm {
@@ -9,6 +10,10 @@ namespace {
 
 // Peers may learn late that a rank is on another processor now: it is a hint.
 constexpr std::uint64_t kShowProcessor = 16;
+
+// So much of what peers have staged is fetched before the calls have been compared: 64 B to 1 KiB take 1.05 to 1.1x (near cores) or
+// 1.03 to 1.2x (far) less. Of more than that the first lines alone would do it for far cores (1.06x), but near ones take 1.2x longer.
+constexpr std::size_t kFetched = 1024;
 
 // Tensors of all ranks that exceed the last-level cache will not be found there; outputs written around it are not read first.
 Store output_store(const Call& call, int size) {
@@ -54,6 +59,7 @@ Status ShmEngine::start(Operation& op) {
 Status ShmEngine::advance(Operation& op, Step& step) {
   step = Step::kWaiting;
   if (!members_->reached(op.first_turn + op.phase - 1, op.cursor)) return {};
+  fetch_staged(op);
   if (op.phase == 1) {
     const bool same = same_fingerprints(op);
     if (!same && !all_recorded(op)) return {};
@@ -71,6 +77,17 @@ Status ShmEngine::advance(Operation& op, Step& step) {
   op.cursor = 0;
   step = Step::kMoved;
   return {};
+}
+
+void ShmEngine::fetch_staged(const Operation& op) {
+  if (op.reads == Operation::kNobody || op.room > kFetched || !op.algorithm->uses_staging || !staging_.complete())
+    return;
+  const bool all = op.reads == Operation::kEverybody;
+  for (int member = all ? 0 : op.reads; member < (all ? context_.size() : op.reads + 1); ++member) {
+    if (member == context_.rank()) continue;
+    const std::byte* staged = staging_.slot(member, op.first_turn + op.phase - 1, op.room);
+    for (std::size_t i = 0; i < op.room; i += kCacheLine) __builtin_prefetch(staged + i);
+  }
 }
 
 Status ShmEngine::enter(Operation& op, bool same) {

@@ -42,6 +42,8 @@ class ShmEngine final : public Engine {
   bool all_recorded(const Operation& op) const;
   // Their records too, where it is not. A difference in counts per pair is none.
   Status compare_records(const Operation& op);
+  // Has what the operation reads next come from the peers' caches while we look at other things.
+  void fetch_staged(const Operation& op);
   Status enter(Operation& op, bool same);
 
   std::unique_ptr<Members> members_;

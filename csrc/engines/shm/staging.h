@@ -32,6 +32,8 @@ class Staging {
   // After the first turn of an operation that uses staging: finds everybody's.
   Status ensure_all();
 
+  bool complete() const { return complete_; }
+
   // Gives the pages of this rank's back, and takes new ones; peers find it where it was.
   void give_pages();
   Status take_pages();
