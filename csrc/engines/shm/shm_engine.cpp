@@ -30,9 +30,7 @@ Status ShmEngine::start(Operation& op) {
   op.algorithm = &select(context_, call);
   op.algorithm->plan(context_, op);
   shown_.begin(call, op.algorithm->shows);
-  const bool refills = op.staged_bytes > Staging::kSlots * staging_.slot_bytes();
-  const bool teaches = refills || !kOps[static_cast<std::size_t>(call.op)].has_root;
-  op.store = store_policy().choose(op.staged_bytes, teaches, op.measured);
+  op.store = store_policy().choose(op.staged_bytes, teaches(op), op.measured);
   op.output_store = output_store(call, context_.size());
   op.first_turn = turn_ + 1;
   if (op.algorithm->uses_staging) {
@@ -67,7 +65,8 @@ Status ShmEngine::advance(Operation& op, Step& step) {
   }
   if (Status status = op.algorithm->run(context_, op, op.phase); !status.ok()) return status;
   if (op.phase == op.last_phase) {
-    if (op.measured) store_policy().observe(op.store, op.staged_bytes, op.spent + (Clock::now() - op.resumed));
+    if (op.measured)
+      store_policy().observe(op.store, op.staged_bytes, teaches(op), op.spent + (Clock::now() - op.resumed));
     step = Step::kDone;
     return {};
   }

@@ -33,6 +33,10 @@ class ShmEngine final : public Engine {
   PacketPort* packet_port() override { return &port_; }
 
  private:
+  // Whether its time shows this rank what its stores cost everybody (store_policy.h).
+  bool teaches(const Operation& op) const {
+    return !info(op.call->op).has_root || op.staged_bytes > Staging::kSlots * staging_.slot_bytes();
+  }
   StorePolicy& store_policy() { return shown_.input(context_.rank()) != nullptr ? shown_store_policy_ : store_policy_; }
   // All ranks have shown the fingerprint of what they called: is it the same?
   bool same_fingerprints(const Operation& op) const;

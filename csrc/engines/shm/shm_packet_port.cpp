@@ -45,7 +45,7 @@ void ShmPacketPort::end_data(int to) {
 void ShmPacketPort::look_at_timing(int to) {
   Timing& timing = timings_[static_cast<std::size_t>(to)];
   if (timing.end == 0 || writer(to).consumed() < timing.end) return;
-  policies_[static_cast<std::size_t>(to)].observe(timing.store, timing.bytes, Clock::now() - timing.begin);
+  policies_[static_cast<std::size_t>(to)].observe(timing.store, timing.bytes, true, Clock::now() - timing.begin);
   timing = Timing();
 }
 

@@ -30,34 +30,31 @@ Store StorePolicy::choose(std::size_t bytes, bool teaches, bool& measure) {
   measure = false;
   if (fixed_) return fixed_store_;
   if (bytes < kSmall) return Store::kPlain;
-  if (!teaches) {
+  const bool large = bytes >= kLarge;
+  if (!teaches && !large) {
     if (const Class* taught = nearest_taught(bytes); taught != nullptr) return taught->preferred();
   }
-  Class& known = classes_[index_of(bytes)];
+  Class& known = class_of(bytes, teaches);
   if (teaches && !known.taught) known = Class{.taught = true};
   const std::uint32_t number = known.count++;
-  measure = number < kTrials || bytes >= kLarge || number % kMeasure == 0 || known.doubted;
-  if (number < kTrials) return number % 2 == 0 ? Store::kPlain : Store::kStreaming;
-  if (known.doubted) return other_than(known.preferred());
-  if (number % kRetry == 0) {
-    known.row = bytes >= kLarge ? kRow : 1;
-    known.tried = other_than(known.preferred());
-  }
+  measure = number < kTrials || large || number % kMeasure == 0 || known.doubted;
+  if (number < kTrials) return number / (large ? kRow : 1) % 2 == 0 ? Store::kPlain : Store::kStreaming;
+  if (number % kRetry == 0 && !known.doubted) known.try_other_than(known.preferred(), bytes);
   if (known.row == 0) return known.preferred();
   --known.row;
   return known.tried;
 }
 
-void StorePolicy::observe(Store store, std::size_t bytes, Nanos took) {
+void StorePolicy::observe(Store store, std::size_t bytes, bool teaches, Nanos took) {
   const double cost = static_cast<double>(took.count()) / static_cast<double>(bytes);
-  Class& known = classes_[index_of(bytes)];
+  Class& known = class_of(bytes, teaches);
   double& best = known.cost[static_cast<std::size_t>(store)];
-  if (known.doubted) {
-    best = cost;
+  if (store == known.tried && cost > 2 * known.cost[static_cast<std::size_t>(other_than(store))]) known.row = 0;
+  if (known.doubted && store == known.tried) {
+    best = cost;  // what was known of it is of another time
     known.doubted = false;
     return;
   }
-  if (store == known.tried && cost > 2 * known.cost[static_cast<std::size_t>(other_than(store))]) known.row = 0;
   const bool slow = store == known.preferred() && best != 0 && cost > 2 * best;
   known.least = slow && known.slow > 0 ? std::min(known.least, cost) : cost;
   known.slow = slow ? known.slow + 1 : 0;
@@ -65,6 +62,7 @@ void StorePolicy::observe(Store store, std::size_t bytes, Nanos took) {
     best = known.least;
     known.slow = 0;
     known.doubted = true;
+    known.try_other_than(store, bytes);
     return;
   }
   // A disturbed operation can only look slow: follow a better figure at once, a worse one slowly, however much worse it is. One

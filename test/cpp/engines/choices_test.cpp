@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
+#include <vector>
 
 #include "engines/shm/fingerprint.h"
 #include "engines/shm/member_record.h"
@@ -100,7 +102,7 @@ int operations(StorePolicy& policy, int times, Store faster, std::size_t bytes =
     bool measure = false;
     const Store store = policy.choose(bytes, teaches, measure);
     written += store == faster ? 1 : 0;
-    if (measure) policy.observe(store, bytes, std::chrono::microseconds(store == faster ? 100 : 300));
+    if (measure) policy.observe(store, bytes, teaches, std::chrono::microseconds(store == faster ? 100 : 300));
   }
   return written;
 }
@@ -144,7 +146,7 @@ TEST(StorePolicy, FindsAKindThatIsSlowRightAfterTheOther) {
       written += row > 0 ? 1 : 0;
       // The slower one: 150. The faster one: 210, then 60.
       const int took = store == other ? 150 : row == 1 ? 210 : 60;
-      if (measure) policy.observe(store, 1 << 20, std::chrono::microseconds(took));
+      if (measure) policy.observe(store, 1 << 20, true, std::chrono::microseconds(took));
     }
     EXPECT_GT(written, 360);
   }
@@ -167,7 +169,7 @@ TEST(StorePolicy, IsNotTurnedByWhatTakesAHundredTimesAsLong) {
     for (int disturbed = 0; disturbed < 20; ++disturbed) {
       bool measure = false;
       const Store store = policy.choose(4096, true, measure);
-      if (measure) policy.observe(store, 4096, std::chrono::milliseconds(40));
+      if (measure) policy.observe(store, 4096, true, std::chrono::milliseconds(40));
       EXPECT_GE(operations(policy, 100, faster, 4096), 98);
     }
   }
@@ -183,8 +185,37 @@ TEST(StorePolicy, DoesForARootWhatTheOthersLearnt) {
     EXPECT_GE(operations(policy, 100, other, 4 << 20), 90);
     // Its own times are no argument now, and sizes nobody has taught do what the nearest ones do.
     for (const std::size_t bytes : {2048, 8192, 65536}) EXPECT_EQ(operations(policy, 100, faster, bytes, false), 100);
-    for (const std::size_t bytes : {1 << 20, 64 << 20}) EXPECT_EQ(operations(policy, 100, other, bytes, false), 100);
   }
+}
+
+TEST(StorePolicy, LearnsForLargeDataOfARootFromItsOwnTimes) {
+  for (const Store faster : {Store::kPlain, Store::kStreaming}) {
+    const Store other = StorePolicy::other_than(faster);
+    StorePolicy policy;
+    EXPECT_GE(operations(policy, 100, other, 1 << 20), 90);
+    EXPECT_GE(operations(policy, 100, faster, 1 << 20, false), 90);
+    // The others' knowledge stays theirs.
+    EXPECT_GE(operations(policy, 20, other, 1 << 20), 20);
+    // The cores have moved, while nothing but rooted operations ran.
+    EXPECT_GE(operations(policy, 20, other, 1 << 20, false), 16);
+  }
+}
+
+TEST(StorePolicy, FirstTriesEachKindOfLargeDataSeveralTimesInARow) {
+  StorePolicy policy;
+  std::vector<Store> stores;
+  int row = 0;
+  for (int i = 0; i < 40; ++i) {
+    bool measure = false;
+    stores.push_back(policy.choose(1 << 20, true, measure));
+    EXPECT_TRUE(measure);
+    row = stores.back() == Store::kPlain ? row + 1 : 0;
+    // Non-temporal ones 100; plain ones 150 right after them, then 60.
+    const int took = row == 0 ? 100 : row == 1 ? 150 : 60;
+    policy.observe(stores.back(), 1 << 20, true, std::chrono::microseconds(took));
+  }
+  EXPECT_EQ(std::count(stores.begin(), stores.begin() + 8, Store::kPlain), 4);
+  EXPECT_EQ(std::count(stores.begin() + 8, stores.end(), Store::kPlain), 32);
 }
 
 TEST(StorePolicy, WritesLittlePlainlyAndMeasuresNone) {
