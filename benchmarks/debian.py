@@ -42,7 +42,7 @@ def find(name: str) -> Mpi:
 
 
 def _installed(name: str) -> Mpi | None:
-    """The system's own. FileNotFoundError where it can only run programs: unpacked headers would need all the rest too."""
+    """The system's own. FileNotFoundError where it can only run programs: headers unpacked would need all the rest."""
     compiler, launcher = shutil.which(f"mpicc.{name}"), shutil.which(f"mpirun.{name}")
     if not compiler or not launcher:
         return None
