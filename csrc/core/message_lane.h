@@ -43,7 +43,9 @@ class MessageLane final : public Lane {
   static constexpr std::size_t kEagerLimit = 64 << 10;
   // What one packet carries: small enough that the receiver soon has something to copy, large enough that packets cost little.
   static constexpr std::size_t kEagerPiece = 8 << 10;
-  static constexpr std::size_t kDataPiece = 32 << 10;
+  static constexpr std::size_t kDataPiece = 16 << 10;
+  static constexpr std::size_t kStreamedPiece = 32
+                                                << 10;  // by non-temporal stores, each piece of which ends with a fence
 
   // A packet that waits for room in a ring, or the rest of a message.
   struct Outgoing {
