@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from benchmarks.operations import COALESCED_TENSORS, element_count, skewed_weights
+from benchmarks.operations import COALESCED_TENSORS, actual_size, element_count, skewed_weights
 
 PERIOD = 13
 Allocate = Callable[[int, torch.dtype], Tensor]
@@ -33,6 +33,7 @@ class Buffers:
     parts: list[Tensor] = field(default_factory=list)
     input_splits: list[int] = field(default_factory=list)
     output_splits: list[int] = field(default_factory=list)
+    size: int = 0  # S in bytes
 
     def rewrite(self) -> None:
         self.input.copy_(self.fresh)
@@ -62,7 +63,9 @@ def make(
     """Buffers for S = `size` bytes, rounded to what the operation can divide."""
     dtype: torch.dtype = getattr(torch, dtype_name)
     count = element_count(operation, dtype_name, ranks, size)
-    return _MAKERS.get(operation, _in_place)(operation, dtype, rank, ranks, count, allocate)
+    buffers = _MAKERS.get(operation, _in_place)(operation, dtype, rank, ranks, count, allocate)
+    buffers.size = actual_size(operation, dtype_name, ranks, size)
+    return buffers
 
 
 def _in_place(operation: str, dtype: torch.dtype, rank: int, ranks: int, count: int, allocate: Allocate) -> Buffers:

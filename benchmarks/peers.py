@@ -13,7 +13,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from benchmarks import install, native, styles
+from benchmarks import copies, install, native, styles
 from benchmarks.buffers import Allocate, Buffers, plain_memory
 
 OURS = "customccl"
@@ -23,7 +23,8 @@ FLOOR = "floor"  # a c10d backend that does nothing
 EXCHANGE = "exchange"  # one that only has the ranks exchange a flag each
 OURS_IN_C = "C interface"  # a c10d backend that only calls customccl's: the floor and the C level, in the same burst
 OUR_WAYS = (OURS, OURS_SHARED, OURS_WIDE, OURS_IN_C)
-BARE = (FLOOR, EXCHANGE)  # move no data
+COPY = "memcpy"  # copies as much as the operation must at least, large tensors only
+BARE = (FLOOR, EXCHANGE, COPY)  # do less than the operation
 TIMEOUT = timedelta(seconds=60)
 
 
@@ -115,7 +116,22 @@ class DeepSpeedPeer:
         return lambda: op(tensor)
 
 
-Peer = C10dPeer | DeepSpeedPeer
+class CopyPeer:
+    """No backend at all."""
+
+    name = COPY
+    correct = False
+    group = None
+    runs_steps = False
+    allocate = staticmethod(plain_memory)
+
+    def call(self, style: str, operation: str, buffers: Buffers) -> styles.Call:
+        if style != "dist" or buffers.input.dtype != torch.float32 or buffers.size < copies.LEAST_BYTES:
+            raise UnsupportedError("compared with large operations only")
+        return copies.bind(operation, buffers)
+
+
+Peer = C10dPeer | DeepSpeedPeer | CopyPeer
 
 
 _EXCHANGED = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "send_recv", "barrier")
@@ -142,6 +158,7 @@ PEERS: dict[str, Callable[[], Peer]] = {
     FLOOR: lambda: _compiled(FLOOR, "create"),
     EXCHANGE: lambda: _compiled(EXCHANGE, "create_exchange", Scope(_EXCHANGED, most_bytes=1 << 20)),
     OURS_IN_C: _in_c,
+    COPY: CopyPeer,
     "deepspeed": DeepSpeedPeer,
     OURS_SHARED: lambda: C10dPeer(
         OURS_SHARED, "customccl", finished_on_return=True, shared=True, scope=Scope(style="direct")

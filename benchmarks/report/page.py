@@ -34,8 +34,10 @@ METHOD = """\
   The program pins ranks to the same cores for all libraries where every rank can have one. The launchers' own pinning
   is off, and Intel MPI is told to use shared memory; all else is as each library ships. Up to five rounds, of sizes
   above 1 MiB two: the interval of so few is their range.
-- "of memcpy": time in which a rank could copy the bytes it must copy at least, at the speed of concurrent memcpys
-  measured in the same run, over our time. It exceeds 100 % where caches help more than they help the copies."""
+- "of memcpy": time in which a rank could copy the bytes it must copy at least, over our time. `dist` calls of 16 MiB
+  and more: the ranks copy so much all at once, by turns with the peers, by the faster of plain and non-temporal stores.
+  The rest: at the speed of concurrent memcpys measured before the run. It exceeds 100 % where caches help more than
+  they help the copies."""
 
 UNDER_TARGETS = """\
 <sub>Out of reach: what no backend can spare, measured in the same run, takes longer than the target. A backend that

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from benchmarks import intervals, operations
-from benchmarks.peers import BARE, EXCHANGE, FLOOR, OURS, OURS_IN_C
+from benchmarks.peers import BARE, COPY, EXCHANGE, FLOOR, OURS, OURS_IN_C
 from benchmarks.plan import C_STYLE, OWN, STEP
 from benchmarks.report import words
 from benchmarks.results import Line, Results, unique
@@ -30,7 +30,7 @@ def tables(results: Results) -> Iterator[Table]:
     kinds = unique((line.style, line.ranks, line.dtype) for line in results.lines())
     for style, ranks, dtype in sorted(kinds, key=lambda kind: list(TITLES).index(kind[0])):
         lines = list(results.lines(style=style, ranks=ranks, dtype=dtype))
-        peers = unique(name for line in lines for name in line.peers if name != OURS)
+        peers = unique(name for line in lines for name in line.peers if name not in (OURS, COPY))
         if not any(line.peers for line in lines):
             continue
         note = f" (oversubscribed: {results.cores} cores)" if lines[0].oversubscribed else ""
@@ -113,8 +113,11 @@ def share_of_ceiling(results: Results, line: Line, seconds: float) -> float | No
 def copying_alone(results: Results, line: Line) -> float | None:
     """Seconds of an ideal rank, which copies the least it must at the speed of concurrent memcpys.
 
-    The faster kind of copy, at the measured size next below the bytes of a rank. None below 64 KiB: no limit there.
+    The faster kind of copy, as measured in the same bursts, else at the measured size next below the bytes of a rank.
+    None below 64 KiB: no limit there.
     """
+    if COPY in line.peers:
+        return intervals.summary(line.samples(COPY)).median
     moved = line.size * operations.OPERATIONS[line.operation].least_copy(line.ranks)
     rate = copy_rate(results, line.ranks, int(moved))
     return None if rate is None or line.size < 1 << 16 else moved / rate / 1e9
