@@ -15,15 +15,21 @@ namespace customccl::shm {
 //
 // More slots, and moving small data on within its slot from turn to turn, spread the stores over more memory than the readers'
 // second-level caches hold: a store into a line that a reader still caches has to take it back first, which is the most
-// expensive thing here (64 KiB: 7 us instead of 2). Data of one step or less uses only some places of its slots: the rest would be
-// cold whenever it comes there (4 KiB 1.1 to 2.0x). Data that does not fit into one slot is better kept where it is: chunks of
-// half a slot, always at its start, so that the staging of all turns stays in the second-level cache beside the tensors that pass
-// through (all_reduce of 4 MiB 1.4 to 1.6x, all_gather 1.7x faster than whole slots; docs/measured-decisions.md).
+// expensive thing here (64 KiB: 7 us instead of 2). A place that was never used is cold, too, and memory: so the places of a slot
+// become more with the turns, and data of few lines, whose stores hardly wait, stays with the first ones. (4 KiB, near cores,
+// after thousands of calls: 410 ns instead of 780, 2 KiB 320 instead of 430; a process's first 250 calls: no difference, but with all
+// places at once 2 KiB 706 instead of 450.)
+//
+// Data that does not fit into one slot is better kept where it is: chunks of half a slot, always at its start, so that the staging of
+// all turns stays in the second-level cache beside the tensors that pass through (all_reduce of 4 MiB 1.4 to 1.6x, all_gather 1.7x
+// faster than whole slots; docs/measured-decisions.md).
 class Staging {
  public:
   static constexpr std::size_t kSlots = 4;
   static constexpr std::size_t kStep = 4096;
-  static constexpr std::size_t kPlacesOfAStep = 32;
+  static constexpr std::size_t kFewLines = 1024;  // bytes
+  static constexpr std::size_t kFirstPlaces = 32;
+  static constexpr std::uint64_t kTurnsPerPlace = 16;
 
   explicit Staging(Members& members) : members_(members), regions_(static_cast<std::size_t>(members.size())) {}
 
@@ -50,7 +56,8 @@ class Staging {
   std::byte* slot(int member, std::uint64_t turn, std::size_t room) {
     const std::size_t step = (room + kStep - 1) / kStep * kStep;
     const std::size_t fit = step == 0 ? 1 : slot_bytes() / step;
-    const std::size_t places = step > kStep ? fit : std::min(fit, kPlacesOfAStep);
+    const std::size_t opened = std::max<std::size_t>(kFirstPlaces, room > kFewLines ? turn / kTurnsPerPlace : 0);
+    const std::size_t places = std::min(fit, opened);
     const std::size_t offset = places < 2 ? 0 : turn / kSlots % places * step;
     const std::size_t index = turn % kSlots;
     if (offset + room > regions_[static_cast<std::size_t>(member)].mapped[index])

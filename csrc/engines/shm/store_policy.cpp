@@ -29,7 +29,7 @@ const StorePolicy::Class* StorePolicy::nearest_taught(std::size_t bytes) const {
 Store StorePolicy::choose(std::size_t bytes, bool teaches, bool& measure) {
   measure = false;
   if (fixed_) return fixed_store_;
-  if (bytes < kSmall) return Store::kPlain;
+  if (bytes <= kSmall) return Store::kPlain;
   const bool large = bytes >= kLarge;
   if (!teaches && !large) {
     if (const Class* taught = nearest_taught(bytes); taught != nullptr) return taught->preferred();

@@ -38,13 +38,13 @@ class StorePolicy {
   void observe(Store store, std::size_t bytes, bool teaches, Nanos took);
 
  private:
-  static constexpr std::size_t kSmall = 2 << 10;    // below, plain: the reader takes it from our cache
+  static constexpr std::size_t kSmall = 1 << 10;    // up to here plain: the reader takes it from our cache
   static constexpr std::size_t kLarge = 256 << 10;  // from here on reading the clock costs nothing beside the operation
   static constexpr std::uint32_t kTrials = 8;       // the first: by turns, of large ones half and half
   static constexpr std::uint32_t kMeasure = 16;     // then every 16th is measured, of the large ones all,
   static constexpr std::uint32_t kRetry = 128;      // and every 128th tries the other way,
   static constexpr std::uint32_t kRow = 4;          // of the large ones so many in a row
-  static constexpr std::size_t kClasses = 16;       // by powers of two from kSmall
+  static constexpr std::size_t kClasses = 17;       // by powers of two from kSmall
 
   struct Class {
     bool taught = false;  // by operations that teach; else what others learnt by themselves, for want of better
