@@ -44,8 +44,8 @@ class MessageLane final : public Lane {
   // What one packet carries: small enough that the receiver soon has something to copy, large enough that packets cost little.
   static constexpr std::size_t kEagerPiece = 8 << 10;
   static constexpr std::size_t kDataPiece = 16 << 10;
-  static constexpr std::size_t kStreamedPiece = 32
-                                                << 10;  // by non-temporal stores, each piece of which ends with a fence
+  // By non-temporal stores, which end each piece with a fence.
+  static constexpr std::size_t kStreamedPiece = 32 << 10;
 
   // A packet that waits for room in a ring, or the rest of a message.
   struct Outgoing {

@@ -27,10 +27,11 @@ struct Operation {
   std::size_t chunk = 0;  // elements per chunk (of the whole tensor, or per block)
   std::size_t chunks = 0;
   std::size_t room = 0;  // bytes of a staging slot that one turn uses
+  // Whose staged bytes this rank reads after each turn, from the start of their slots: a rank, or one of these.
   static constexpr int kNobody = -2, kEverybody = -1;
-  int reads = kNobody;           // whose staged bytes this rank reads after each turn, from the start of their slots
-  std::size_t staged_bytes = 0;  // what this rank stages in all, for the store policy
-  Store store = Store::kPlain;   // into staging
+  int reads = kNobody;
+  std::size_t staged_bytes = 0;        // what this rank stages in all, for the store policy
+  Store store = Store::kPlain;         // into staging
   Store output_store = Store::kPlain;  // into outputs that are only moved, not reduced
   bool measured = false;               // the store policy learns from this one
   Clock::time_point resumed{};         // when phase 0, then phase 1 began
