@@ -33,6 +33,22 @@ TEST(SequencesProcess, OfAnythingInFlightAtOnceAreRightBetweenProcesses) {
   }
 }
 
+// What is staged moves on through more places as turns go by (staging.h): some thousand operations that each use one or a few.
+TEST(Groups, StayRightAsTheirStagingOpensMorePlaces) {
+  for (const int size : {2, 3}) {
+    run_threads(size, [](const Rank& rank) {
+      const auto group = rank.join("g");
+      Dice dice(400 + static_cast<std::uint64_t>(rank.size()));
+      for (int i = 0; i < rounds(5000); ++i) {
+        const Trial trial = random_trial(dice, rank.size(), 12'000);
+        const Part part(trial, rank.number());
+        ASSERT_TRUE(group->run(part.call()).ok()) << i << ": " << trial.describe();
+        ASSERT_EQ(part.verify(), "") << i << ": " << trial.describe();
+      }
+    });
+  }
+}
+
 TEST(Groups, OverTheSameRanksWorkFromTwoThreadsAtOnce) {
   run_threads(3, [&](const Rank& rank) {
     const auto work = [&rank](const std::string& name, std::uint64_t seed) {
