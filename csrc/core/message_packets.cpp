@@ -179,7 +179,10 @@ std::size_t MessageLane::piece_of(const Outgoing& outgoing) const {
   const std::uint64_t left = outgoing.header.total - outgoing.sent;
   const bool data = outgoing.header.kind == PacketHeader::Kind::kData;
   if (!data && outgoing.task->call().parcel) return left;
-  const std::size_t wanted = !data ? kEagerPiece : outgoing.store == Store::kStreaming ? kStreamedPiece : kDataPiece;
+  const std::size_t wanted = !data                                 ? kEagerPiece
+                             : outgoing.store == Store::kStreaming ? kStreamedPiece
+                             : outgoing.header.total >= kLong      ? kLongPiece
+                                                                   : kDataPiece;
   const std::size_t most = std::min(wanted, port_->stream_payload());
   const std::size_t element = size_of(outgoing.header.dtype);
   return std::min<std::uint64_t>(left, most / element * element);

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "kernels/streaming.h"
+#include "platform/cpu.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -16,6 +17,8 @@ namespace {
 
 #if defined(__x86_64__)
 constexpr std::size_t kLine = 64;
+constexpr std::size_t kStringsFrom = 2048;  // below, memcpy uses registers itself
+constexpr std::size_t kLong = 64 << 10;
 
 // dst is line-aligned. Non-temporal stores have no portable spelling, hence intrinsics. 16-byte ones suffice: four in a
 // row fill a write-combining buffer, and that buffer is the limit. Zen 4, GB/s with 16- / 32- / 64-byte stores: 24.2 /
@@ -33,6 +36,33 @@ void stream_lines(std::byte* dst, const std::byte* src, std::size_t lines) {
     _mm_stream_si128(to + 2, c);
     _mm_stream_si128(to + 3, d);
   }
+}
+
+// Plain stores by registers, where memcpy would use string instructions. Those crawl where the target does not begin a line, and
+// where a line comes from another core's cache (copy.h). At least a line.
+[[gnu::target("avx2")]] void copy_by_registers(std::byte* dst, const std::byte* src, std::size_t bytes) {
+  constexpr std::size_t kStep = 2 * kLine;
+  std::size_t done = -reinterpret_cast<std::uintptr_t>(dst) % kLine;
+  std::memcpy(dst, src, kLine);
+  for (; done + kStep <= bytes; done += kStep) {
+    const __m256i* from = reinterpret_cast<const __m256i*>(src + done);
+    __m256i* to = reinterpret_cast<__m256i*>(dst + done);
+    const __m256i a = _mm256_loadu_si256(from);
+    const __m256i b = _mm256_loadu_si256(from + 1);
+    const __m256i c = _mm256_loadu_si256(from + 2);
+    const __m256i d = _mm256_loadu_si256(from + 3);
+    _mm256_store_si256(to, a);
+    _mm256_store_si256(to + 1, b);
+    _mm256_store_si256(to + 2, c);
+    _mm256_store_si256(to + 3, d);
+  }
+  std::memcpy(dst + done, src + done, bytes - done);
+}
+
+bool registers_are_faster(const std::byte* dst, std::size_t bytes) {
+  if (bytes < kStringsFrom) return false;
+  static const bool can = instruction_set() >= InstructionSet::kAvx2;
+  return can && (bytes <= kLong || reinterpret_cast<std::uintptr_t>(dst) % kLine != 0);
 }
 #endif
 
@@ -63,6 +93,9 @@ void streaming_fence() {
 void copy(std::byte* dst, const std::byte* src, std::size_t bytes, Store store) {
   if (dst == src || bytes == 0) return;
   if (store == Store::kPlain) {
+#if defined(__x86_64__)
+    if (kernels::registers_are_faster(dst, bytes)) return kernels::copy_by_registers(dst, src, bytes);
+#endif
     std::memcpy(dst, src, bytes);
     return;
   }

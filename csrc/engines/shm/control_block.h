@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "base/call_record.h"
+#include "kernels/copy.h"
 
 // What one rank of one group shows to its peers. Lies in the rank's arena; only that rank writes it.
 //
@@ -25,11 +26,19 @@ inline constexpr std::size_t kInlineBytes = 48;
 // written after the flag, so that nobody waits for it, and `recorded` says that it is there. It lives as long as its turn.
 // 128 bytes: the adjacent-line prefetcher pulls lines in pairs, so two writers 64 bytes apart slow each other.
 struct alignas(128) Line {
-  std::atomic<std::uint64_t> turn{0};  // written last, with release order
+  // Twice the turn, and one more where its data was staged by non-temporal stores (staging.h). Written last, with release order.
+  std::atomic<std::uint64_t> flag{0};
   std::uint64_t signature = 0;
   std::byte payload[kInlineBytes]{};
   std::atomic<std::uint64_t> recorded{0};  // the turn of `record`; written last, with release order
   CallRecord record;
+
+  bool reached(std::uint64_t turn) const { return flag.load(std::memory_order_acquire) >= 2 * turn; }
+  // Of a turn that was reached.
+  Store store() const { return (flag.load(std::memory_order_relaxed) & 1) != 0 ? Store::kStreaming : Store::kPlain; }
+  void publish(std::uint64_t turn, Store store) {
+    flag.store(2 * turn + (store == Store::kStreaming ? 1 : 0), std::memory_order_release);
+  }
 };
 static_assert(offsetof(Line, recorded) == 64 && sizeof(Line) == 128);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "shared between processes");

@@ -146,7 +146,7 @@ bool Members::shares_processor() const {
 std::vector<int> Members::not_reached(std::uint64_t turn) const {
   std::vector<int> missing;
   for (int member = 0; member < spec_.size; ++member) {
-    if (line(member, turn).turn.load(std::memory_order_acquire) < turn) missing.push_back(member);
+    if (!line(member, turn).reached(turn)) missing.push_back(member);
   }
   return missing;
 }

@@ -62,15 +62,15 @@ class Members {
   bool arena_holds(const std::byte* data, std::size_t bytes) const { return arena_->holds(data, bytes); }
   std::uint64_t arena_offset(const std::byte* data) const { return static_cast<std::uint64_t>(data - arena_->base()); }
 
-  void publish(std::uint64_t turn) {
-    own_line(turn).turn.store(turn, std::memory_order_release);
+  void publish(std::uint64_t turn, Store store) {
+    own_line(turn).publish(turn, store);
     ring_all();
   }
   // Whether every peer has published `turn`, as this rank has. `cursor` remembers how far the look came; start it at 0. The own line is
   // not looked at: a peer's look may have taken it away, and to get it back from far cores costs as much as their answer.
   bool reached(std::uint64_t turn, int& cursor) const {
     for (; cursor < spec_.size; ++cursor) {
-      if (cursor != spec_.rank && line(cursor, turn).turn.load(std::memory_order_acquire) < turn) return false;
+      if (cursor != spec_.rank && !line(cursor, turn).reached(turn)) return false;
     }
     return true;
   }

@@ -62,7 +62,7 @@ void copy_out(const Context& context, const Operation& op, std::size_t index, St
 Status run_staged(const Context& context, Operation& op, std::uint32_t phase) {
   const std::uint64_t turn = op.first_turn + phase;
   const bool staged = sends(*op.call) && context.shown.input(context.rank()) == nullptr;
-  if (phase < op.chunks && staged) copy_in(op, phase, context.staging.own_slot(turn, op.room));
+  if (phase < op.chunks && staged) copy_in(op, phase, context.staging.own_slot(turn, op.room, op.store));
   if (phase >= 1 && phase <= op.chunks) {
     const std::size_t before = (phase - 1) * op.chunk * size_of(op.call->dtype);
     copy_out(context, op, phase - 1, [&](int member) -> const std::byte* {

@@ -56,7 +56,7 @@ Status run_inline(const Context& context, Operation& op, std::uint32_t phase) {
 
 Status run_staged(const Context& context, Operation& op, std::uint32_t phase) {
   if (phase == 0) {
-    stage_inputs(context.staging.own_slot(op.first_turn, op.room), op);
+    stage_inputs(context.staging.own_slot(op.first_turn, op.room, op.store), op);
   } else {
     reduce_staged(context, op, [&](int member) { return context.staging.slot(member, op.first_turn, op.room); });
   }

@@ -9,6 +9,10 @@ namespace {
 // but 0.97x far.)
 constexpr std::size_t kReadAhead = 4096;
 
+// From this size on the writer has the lines of a next packet like it come, which in a ring of this size are cold: where other memory was
+// used in between, 1 KiB 757 ns to 500, 2 KiB 929 to 786, 4 KiB 1.3 us to 1.1 (round trips, near cores); in a tight loop 1.05x slower.
+constexpr std::size_t kFetchFrom = 1024;
+
 }  // namespace
 
 bool RingWriter::fits(std::size_t bytes) {
@@ -19,7 +23,7 @@ bool RingWriter::fits(std::size_t bytes) {
 }
 
 std::byte* RingWriter::reserve(std::size_t payload) {
-  const std::size_t length = PacketRing::footprint(payload);
+  const std::size_t length = PacketRing::footprint(payload, capacity_);
   const std::size_t to_end = capacity_ - place_;
   if (length > to_end) {
     if (!fits(to_end + length)) return nullptr;
@@ -29,11 +33,21 @@ std::byte* RingWriter::reserve(std::size_t payload) {
   } else if (!fits(length)) {
     return nullptr;
   }
-  prefetch_end(length);
+  prefetch(length);
   return reinterpret_cast<std::byte*>(next()) + PacketRing::payload_offset(payload);
 }
 
-void RingWriter::publish(const PacketHeader& header) { commit(header, PacketRing::footprint(header.bytes)); }
+void RingWriter::publish(const PacketHeader& header) {
+  payload_ = header.bytes;
+  commit(header, PacketRing::footprint(payload_, capacity_));
+}
+
+void RingWriter::prefetch_next() const {
+  if (payload_ < kFetchFrom || payload_ > kReadAhead) return;
+  // Not the first line: its reader looks at it.
+  for (std::size_t done = PacketRing::kLine; done < PacketRing::kLine + payload_; done += PacketRing::kLine)
+    prefetch(done);
+}
 
 void RingWriter::commit(const PacketHeader& header, std::size_t length) {
   PacketRing::Frame* frame = next();
@@ -42,7 +56,7 @@ void RingWriter::commit(const PacketHeader& header, std::size_t length) {
   place_ = place_ + length == capacity_ ? 0 : place_ + length;
   next()->number.store(0, std::memory_order_relaxed);
   frame->number.store(++number_, std::memory_order_release);
-  prefetch_end(length);  // of a next packet like this one
+  prefetch(length);  // the end of a next packet like this one
 }
 
 bool RingReader::front(PacketHeader& header, const std::byte*& payload) {
@@ -55,7 +69,7 @@ bool RingReader::front(PacketHeader& header, const std::byte*& payload) {
       pop();
       continue;
     }
-    length_ = PacketRing::footprint(header.bytes);
+    length_ = PacketRing::footprint(header.bytes, capacity_);
     broken_ = length_ > capacity_ - place_;  // never trust a length from a peer
     payload = reinterpret_cast<const std::byte*>(frame) + PacketRing::payload_offset(header.bytes);
     if (header.bytes <= kReadAhead) {

@@ -34,12 +34,20 @@ struct PacketRing {
   alignas(128) std::atomic<std::uint64_t> consumed{0};  // position up to which the receiver has read
 
   static constexpr std::size_t bytes_for(std::size_t capacity) { return sizeof(PacketRing) + capacity; }
+  // Behind a payload of some lines others stay empty: a processor that reads line after line has more of them come than it needs, and
+  // what the next packet is written to is then dear to its writer. (Messages of 1, 2, 4 KiB 1.4 to 1.5x near. Not behind the pieces of
+  // larger ones: 1.05x near, 0.8x far.)
+  static constexpr std::size_t kGap = 1024;
+  static constexpr std::size_t gap(std::size_t payload, std::size_t capacity) {
+    return payload >= 1024 && payload < 8192 && capacity >= 131072 ? kGap : 0;
+  }
+
   // Where in a packet its payload begins.
   static constexpr std::size_t payload_offset(std::size_t payload) {
     return sizeof(Frame) + payload <= kLine ? sizeof(Frame) : kLine;
   }
-  static constexpr std::size_t footprint(std::size_t payload) {
-    return (payload_offset(payload) + payload + kLine - 1) / kLine * kLine;
+  static constexpr std::size_t footprint(std::size_t payload, std::size_t capacity) {
+    return (payload_offset(payload) + payload + gap(payload, capacity) + kLine - 1) / kLine * kLine;
   }
   std::byte* data() { return reinterpret_cast<std::byte*>(this + 1); }
 };
@@ -56,13 +64,16 @@ class RingWriter {
   std::uint64_t consumed() const { return ring_->consumed.load(std::memory_order_relaxed); }
   std::byte* reserve(std::size_t payload);
   void publish(const PacketHeader& header);
+  // Has the lines come that a next packet like the last one is written to, by plain stores.
+  void prefetch_next() const;
 
  private:
   PacketRing::Frame* next() const { return reinterpret_cast<PacketRing::Frame*>(ring_->data() + place_); }
   bool fits(std::size_t bytes);
   void commit(const PacketHeader& header, std::size_t length);
-  // The line behind a next packet of `length` has to be zeroed before that is published: nobody else is at it, so have it come.
-  void prefetch_end(std::size_t length) const { __builtin_prefetch(reinterpret_cast<std::byte*>(next()) + length, 1); }
+  // Has the line come that lies so far behind the place of the next packet. That behind a packet has to be zeroed before the packet
+  // is published, and nobody else is at it.
+  void prefetch(std::size_t offset) const { __builtin_prefetch(reinterpret_cast<std::byte*>(next()) + offset, 1); }
 
   PacketRing* ring_ = nullptr;
   std::size_t capacity_ = 0;
@@ -70,6 +81,7 @@ class RingWriter {
   std::size_t place_ = 0;  // of the next packet in the ring: position_ modulo capacity_
   std::uint64_t number_ = 0;
   std::uint64_t consumed_ = 0;  // as last seen
+  std::size_t payload_ = 0;     // of the last packet
 };
 
 // The receiver's end. Private to its process.

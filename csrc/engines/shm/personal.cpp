@@ -114,7 +114,7 @@ void copy_in(const Context& context, const Operation& op, std::uint32_t phase) {
     const Outgoing outgoing = layout_of(context, op, context.rank(), receiver);
     const Range range = chunk_of(block.count, outgoing.chunk, phase);
     std::byte* base = outgoing.in_line ? context.members.own_line(op.first_turn).payload
-                                       : context.staging.own_slot(op.first_turn + phase, outgoing.room);
+                                       : context.staging.own_slot(op.first_turn + phase, outgoing.room, op.store);
     if (range.count == 0) continue;
     pack(base + outgoing.place, block, range.first, range.count, size_of(call.dtype), op.store);
   }

@@ -36,7 +36,10 @@ Status ShmEngine::start(Operation& op) {
   if (op.algorithm->uses_staging) {
     if (Status status = staging_.ensure_own(); !status.ok()) return status;
   }
-  if (op.measured) op.resumed = Clock::now();
+  if (op.measured) {
+    staging_.take_mapped();
+    op.resumed = Clock::now();
+  }
   if (Status status = op.algorithm->run(context_, op, 0); !status.ok()) return status;
   if (op.measured) op.spent = Clock::now() - op.resumed;
   if (is_personal(call.op)) pairs_.show(*members_, op.first_turn);
@@ -44,7 +47,7 @@ Status ShmEngine::start(Operation& op) {
   signature_ = fingerprint(op, pairs_) ^ members_->identity();
   line.signature = signature_;
   shown_.show(line);
-  members_->publish(op.first_turn);
+  members_->publish(op.first_turn, op.store);
   line.record = record_of(*op.call, op.sequence);
   line.recorded.store(op.first_turn, std::memory_order_release);
   if (op.sequence % kShowProcessor == 0) members_->show_processor();
@@ -65,17 +68,25 @@ Status ShmEngine::advance(Operation& op, Step& step) {
   }
   if (Status status = op.algorithm->run(context_, op, op.phase); !status.ok()) return status;
   if (op.phase == op.last_phase) {
-    if (op.measured)
-      store_policy().observe(op.store, op.staged_bytes, teaches(op), op.spent + (Clock::now() - op.resumed));
+    if (op.measured) learn_from(op);
     step = Step::kDone;
     return {};
   }
   turn_ = op.first_turn + op.phase;
-  members_->publish(turn_);
+  members_->publish(turn_, op.store);
   ++op.phase;
   op.cursor = 0;
   step = Step::kMoved;
   return {};
+}
+
+void ShmEngine::learn_from(const Operation& op) {
+  const Nanos took = op.spent + (Clock::now() - op.resumed);
+  if (staging_.take_mapped()) {
+    store_policy().forget(op.staged_bytes, teaches(op));
+  } else {
+    store_policy().observe(op.store, op.staged_bytes, teaches(op), took);
+  }
 }
 
 void ShmEngine::fetch_staged(const Operation& op) {

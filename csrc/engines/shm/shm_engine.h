@@ -37,6 +37,8 @@ class ShmEngine final : public Engine {
   bool teaches(const Operation& op) const {
     return !info(op.call->op).has_root || op.staged_bytes > Staging::kSlots * staging_.slot_bytes();
   }
+  // Of one that is over and was measured.
+  void learn_from(const Operation& op);
   StorePolicy& store_policy() { return shown_.input(context_.rank()) != nullptr ? shown_store_policy_ : store_policy_; }
   // All ranks have shown the fingerprint of what they called: is it the same?
   bool same_fingerprints(const Operation& op) const;

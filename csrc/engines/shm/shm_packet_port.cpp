@@ -12,7 +12,8 @@ ShmPacketPort::ShmPacketPort(Members& members)
       writers_(static_cast<std::size_t>(members.size())),
       readers_(static_cast<std::size_t>(members.size())),
       policies_(static_cast<std::size_t>(members.size())),
-      timings_(static_cast<std::size_t>(members.size())) {}
+      timings_(static_cast<std::size_t>(members.size())),
+      stores_(static_cast<std::size_t>(members.size()), Store::kPlain) {}
 
 Status ShmPacketPort::open(int to) {
   if (writer(to).opened()) return {};
@@ -34,10 +35,12 @@ Store ShmPacketPort::begin_data(int to, std::size_t bytes) {
   bool measure = false;
   const Store store = policies_[static_cast<std::size_t>(to)].choose(bytes, true, measure);
   if (measure) timing = {Clock::now(), bytes, 0, store, true};
+  stores_[static_cast<std::size_t>(to)] = store;
   return store;
 }
 
 void ShmPacketPort::end_data(int to) {
+  if (stores_[static_cast<std::size_t>(to)] == Store::kPlain) writer(to).prefetch_next();
   Timing& timing = timings_[static_cast<std::size_t>(to)];
   if (timing.chosen && timing.end == 0) timing.end = writer(to).position();
 }

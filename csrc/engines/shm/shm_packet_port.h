@@ -51,6 +51,7 @@ class ShmPacketPort final : public PacketPort {
   std::vector<RingReader> readers_;
   std::vector<StorePolicy> policies_;  // per receiver
   std::vector<Timing> timings_;
+  std::vector<Store> stores_;  // of the last data to each rank
 };
 
 }  // namespace customccl::shm

@@ -43,6 +43,7 @@ Status Staging::ensure_all() {
 }
 
 void Staging::map_more(int member, std::size_t index, std::size_t needed) {
+  mapped_ = true;
   Region& region = regions_[static_cast<std::size_t>(member)];
   std::size_t& mapped = region.mapped[index];
   const std::size_t wanted = std::min(slot_bytes(), std::max({needed, 2 * mapped, kFirstMapped}));

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "engines/shm/members.h"
@@ -13,23 +15,32 @@ namespace customccl::shm {
 // Every rank's staging: kSlots slots in its own arena into which it copies what peers shall read. Slot of turn t: t mod kSlots;
 // at least two are needed (control_block.h). Made when a group first needs it.
 //
-// More slots, and moving small data on within its slot from turn to turn, spread the stores over more memory than the readers'
-// second-level caches hold: a store into a line that a reader still caches has to take it back first, which is the most
-// expensive thing here (64 KiB: 7 us instead of 2). A place that was never used is cold, too, and memory: so the places of a slot
-// become more with the turns, and data of few lines, whose stores hardly wait, stays with the first ones. (4 KiB, near cores,
-// after thousands of calls: 410 ns instead of 780, 2 KiB 320 instead of 430; a process's first 250 calls: no difference, but with all
-// places at once 2 KiB 706 instead of 450.)
+// Where in its slot data lies decides what it costs between near cores, more than its amount. A line that the reader's second-level
+// cache still holds is the dearest to write again; one that the first-level caches of both hold is cheap, and so is one that has gone to
+// the shared cache. So by plain stores
+//   up to a page    alternates between two places, at the starts of two slots: 4 KiB 480 ns, in 16 to 1,000 places 620, and 1 us where the
+//                   memory has meanwhile left the caches
+//   more            moves on from turn to turn, through places that become more with the turns, as a place that was never used is
+//                   cold, too, and memory: 16 KiB 870 ns, in few places 2.4 us
+// with a page between them up to 64 KiB, as a processor that reads on and on has the lines behind come as well, to the cost of their writer:
+// all_reduce of 16 KiB 1.4x, 32 KiB 1.1x. (With 8 KiB or less the places would be too few, and those of 256 KiB too: 24 us instead
+// of 14.) Non-temporal stores have to throw a line out of the reader's caches: what is written by them always moves on. The
+// flag of the turn says which it was, as ranks need not agree.
 //
 // Data that does not fit into one slot is better kept where it is: chunks of half a slot, always at its start, so that the staging of
 // all turns stays in the second-level cache beside the tensors that pass through (all_reduce of 4 MiB 1.4 to 1.6x, all_gather 1.7x
 // faster than whole slots; docs/measured-decisions.md).
+//
+// That turns t and t+1 never share memory (control_block.h): t mod kSlots and t mod 2 are of one parity, so neighbours always lie in
+// different slots.
 class Staging {
  public:
   static constexpr std::size_t kSlots = 4;
   static constexpr std::size_t kStep = 4096;
-  static constexpr std::size_t kFewLines = 1024;  // bytes
+  static constexpr std::size_t kGapAbove = 8 << 10;
+  static constexpr std::size_t kGapUpTo = 64 << 10;
   static constexpr std::size_t kFirstPlaces = 32;
-  static constexpr std::uint64_t kTurnsPerPlace = 16;
+  static constexpr std::uint64_t kTurnsPerPlace = 8;
 
   explicit Staging(Members& members) : members_(members), regions_(static_cast<std::size_t>(members.size())) {}
 
@@ -39,6 +50,8 @@ class Staging {
   Status ensure_all();
 
   bool complete() const { return complete_; }
+  // Whether any was mapped since this was last asked: such an operation's time says nothing about others.
+  bool take_mapped() { return std::exchange(mapped_, false); }
 
   // Gives the pages of this rank's back, and takes new ones; peers find it where it was.
   void give_pages();
@@ -51,21 +64,33 @@ class Staging {
   std::size_t chunk_bytes(std::size_t bytes) const { return bytes <= slot_bytes() ? slot_bytes() : slot_bytes() / 2; }
   // Where chunks of so many bytes lie (the `room` of slot()): of several chunks all at the start of their slots.
   std::size_t room_for(std::size_t chunk, std::size_t chunks) const { return chunks > 1 ? slot_bytes() : chunk; }
-  // Where an operation that uses `room` bytes per turn stages at `turn`. Every rank computes the same place.
-  std::byte* own_slot(std::uint64_t turn, std::size_t room) { return slot(members_.rank(), turn, room); }
+  // Where an operation that uses `room` bytes per turn stages at `turn`, by stores of a kind.
+  std::byte* own_slot(std::uint64_t turn, std::size_t room, Store store) {
+    return slot(members_.rank(), turn, room, store);
+  }
+  // Where that is of a member whose turn has been reached.
   std::byte* slot(int member, std::uint64_t turn, std::size_t room) {
-    const std::size_t step = (room + kStep - 1) / kStep * kStep;
-    const std::size_t fit = step == 0 ? 1 : slot_bytes() / step;
-    const std::size_t opened = std::max<std::size_t>(kFirstPlaces, room > kFewLines ? turn / kTurnsPerPlace : 0);
-    const std::size_t places = std::min(fit, opened);
-    const std::size_t offset = places < 2 ? 0 : turn / kSlots % places * step;
-    const std::size_t index = turn % kSlots;
-    if (offset + room > regions_[static_cast<std::size_t>(member)].mapped[index])
-      map_more(member, index, offset + room);
-    return regions_[static_cast<std::size_t>(member)].base + index * slot_bytes() + offset;
+    return slot(member, turn, room, members_.line(member, turn).store());
   }
 
  private:
+  std::byte* slot(int member, std::uint64_t turn, std::size_t room, Store store) {
+    const bool stays = room <= kStep && store == Store::kPlain;
+    const std::size_t index = turn % (stays ? 2 : kSlots);
+    const std::size_t offset = stays ? 0 : offset_of(turn, room);
+    Region& region = regions_[static_cast<std::size_t>(member)];
+    if (offset + room > region.mapped[index]) map_more(member, index, offset + room);
+    return region.base + index * slot_bytes() + offset;
+  }
+  std::size_t offset_of(std::uint64_t turn, std::size_t room) const {
+    const std::size_t gap = room > kGapAbove && room <= kGapUpTo ? kStep : 0;
+    const std::size_t step = std::max((room + kStep - 1) / kStep, std::size_t{1}) * kStep + gap;
+    // A power of two, so that turns go through all places while their number stays.
+    const std::size_t places =
+        std::min(slot_bytes() / step, std::bit_floor(std::max<std::size_t>(kFirstPlaces, turn / kTurnsPerPlace)));
+    return places < 2 ? 0 : turn / kSlots % places * step;
+  }
+
   Members& members_;
   // Of each slot what is mapped already; it doubles, so that a group of few operations pays for few pages and no operation
   // pays for a page fault on each of its pages.
@@ -80,6 +105,7 @@ class Staging {
   Block own_;
   bool bare_ = false;  // own_ has no pages
   bool complete_ = false;
+  bool mapped_ = false;
 };
 
 }  // namespace customccl::shm

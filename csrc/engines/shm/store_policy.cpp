@@ -45,6 +45,11 @@ Store StorePolicy::choose(std::size_t bytes, bool teaches, bool& measure) {
   return known.tried;
 }
 
+void StorePolicy::forget(std::size_t bytes, bool teaches) {
+  Class& known = class_of(bytes, teaches);
+  if (known.count <= kTrials) --known.count;
+}
+
 void StorePolicy::observe(Store store, std::size_t bytes, bool teaches, Nanos took) {
   const double cost = static_cast<double>(took.count()) / static_cast<double>(bytes);
   Class& known = class_of(bytes, teaches);

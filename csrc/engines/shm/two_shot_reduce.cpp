@@ -73,7 +73,7 @@ void reduce_own(const Context& context, const Operation& op, std::size_t index, 
   piece.output_first = slice.range.first;
   const bool wanted_by_peers = op.call->op == Op::kAllReduce || context.rank() != op.call->root;
   const bool staged = wanted_by_peers && context.shown.output(context.rank()) == nullptr;
-  piece.published = staged ? context.staging.own_slot(turn, op.room) + slice.place : nullptr;
+  piece.published = staged ? context.staging.own_slot(turn, op.room, op.store) + slice.place : nullptr;
   piece.count = slice.range.count;
   reduce_piece(context, op, piece);
 }
@@ -95,7 +95,7 @@ void copy_out(const Context& context, const Operation& op, std::size_t index, st
 
 Status run(const Context& context, Operation& op, std::uint32_t phase) {
   const std::uint64_t turn = op.first_turn + phase;
-  if (phase < op.chunks) copy_in(context, op, phase, context.staging.own_slot(turn, op.room));
+  if (phase < op.chunks) copy_in(context, op, phase, context.staging.own_slot(turn, op.room, op.store));
   if (phase >= 1 && phase <= op.chunks) reduce_own(context, op, phase - 1, turn);
   if (phase >= 2 && phase <= op.chunks + 1) copy_out(context, op, phase - 2, turn);
   return {};

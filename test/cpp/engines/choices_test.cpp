@@ -218,6 +218,28 @@ TEST(StorePolicy, FirstTriesEachKindOfLargeDataSeveralTimesInARow) {
   EXPECT_EQ(std::count(stores.begin() + 8, stores.end(), Store::kPlain), 32);
 }
 
+TEST(StorePolicy, RepeatsFirstTrialsWhoseTimesSayNothing) {
+  for (const std::size_t bytes : {4096, 1 << 20}) {
+    StorePolicy policy;
+    for (int i = 0; i < 100; ++i) {
+      bool measure = false;
+      EXPECT_EQ(policy.choose(bytes, true, measure), Store::kPlain);
+      EXPECT_TRUE(measure);
+      policy.forget(bytes, true);
+    }
+    int plain = 0;
+    for (int i = 0; i < 8; ++i) {
+      bool measure = false;
+      const Store store = policy.choose(bytes, true, measure);
+      EXPECT_TRUE(measure);
+      plain += store == Store::kPlain ? 1 : 0;
+      policy.observe(store, bytes, true, std::chrono::microseconds(store == Store::kPlain ? 100 : 300));
+    }
+    EXPECT_EQ(plain, 4);
+    EXPECT_EQ(operations(policy, 100, Store::kPlain, bytes), 100);
+  }
+}
+
 TEST(StorePolicy, WritesLittlePlainlyAndMeasuresNone) {
   StorePolicy policy;
   bool measure = true;

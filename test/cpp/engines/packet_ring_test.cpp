@@ -18,11 +18,13 @@ using shm::RingReader;
 using shm::RingWriter;
 
 constexpr std::size_t kCapacity = 4096;
+constexpr std::size_t kLargeCapacity = 128 << 10;  // where packets of some lines have a gap behind them
 
 // The memory of a ring as the arena gives it: zero.
 class RingMemory {
  public:
-  RingMemory() : memory_(new (std::align_val_t(128)) std::byte[PacketRing::bytes_for(kCapacity)]()) {
+  explicit RingMemory(std::size_t capacity = kCapacity)
+      : memory_(new (std::align_val_t(128)) std::byte[PacketRing::bytes_for(capacity)]()) {
     ring_ = new (memory_) PacketRing();
   }
   ~RingMemory() { ::operator delete[](memory_, std::align_val_t(128)); }
@@ -65,8 +67,10 @@ bool take(RingReader& reader, std::uint64_t number, std::size_t bytes) {
   return true;
 }
 
-std::size_t some_size(Dice& dice) {
-  return dice.one_in(3) ? dice.below(std::uint64_t{25}) : dice.below(std::uint64_t{kCapacity / 4 + 1});
+std::size_t some_size(Dice& dice, std::size_t capacity = kCapacity) {
+  if (dice.one_in(3)) return dice.below(std::uint64_t{25});
+  const std::size_t most = capacity > kCapacity && dice.one_in(2) ? std::size_t{10'000} : capacity / 4;
+  return dice.below(std::uint64_t{most + 1});
 }
 
 TEST(PacketRing, IsEmptyAtFirst) {
@@ -103,45 +107,52 @@ TEST(PacketRing, AlwaysHasRoomForTheLargestPacketWhenItIsEmptyWhereverItStands) 
   }
 }
 
-TEST(PacketRing, KeepsOrderAndContentsForRandomSizesAndFillings) {
-  RingMemory memory;
-  RingWriter writer(memory.ring(), kCapacity);
-  RingReader reader(memory.ring(), kCapacity);
+class PacketRings : public testing::TestWithParam<std::size_t> {};
+
+TEST_P(PacketRings, KeepsOrderAndContentsForRandomSizesAndFillings) {
+  const std::size_t capacity = GetParam();
+  RingMemory memory(capacity);
+  RingWriter writer(memory.ring(), capacity);
+  RingReader reader(memory.ring(), capacity);
   Dice order(1), sizes_sent(2), sizes_taken(2);
   std::uint64_t sent = 0, taken = 0;
-  std::size_t next = some_size(sizes_sent), expected = some_size(sizes_taken);
+  std::size_t next = some_size(sizes_sent, capacity), expected = some_size(sizes_taken, capacity);
   for (int step = 0; step < 60'000; ++step) {
     if (order.one_in(2)) {
       if (!send(writer, sent, next)) continue;
       ++sent;
-      next = some_size(sizes_sent);
+      next = some_size(sizes_sent, capacity);
     } else if (take(reader, taken, expected)) {
       ++taken;
-      expected = some_size(sizes_taken);
+      expected = some_size(sizes_taken, capacity);
     } else {
       ASSERT_EQ(sent, taken);
     }
   }
 }
 
-TEST(PacketRing, CarriesPacketsFromOneThreadToAnother) {
+TEST_P(PacketRings, CarriesPacketsFromOneThreadToAnother) {
   const Watchdog watchdog("a writer and a reader of a ring");
-  RingMemory memory;
+  const std::size_t capacity = GetParam();
+  RingMemory memory(capacity);
   const auto count = static_cast<std::uint64_t>(rounds(40'000));
   std::thread writing([&] {
-    RingWriter writer(memory.ring(), kCapacity);
+    RingWriter writer(memory.ring(), capacity);
     Dice dice(5);
     for (std::uint64_t number = 0; number < count; ++number) {
-      for (const std::size_t bytes = some_size(dice); !send(writer, number, bytes);) std::this_thread::yield();
+      for (const std::size_t bytes = some_size(dice, capacity); !send(writer, number, bytes);)
+        std::this_thread::yield();
     }
   });
-  RingReader reader(memory.ring(), kCapacity);
+  RingReader reader(memory.ring(), capacity);
   Dice dice(5);
   for (std::uint64_t number = 0; number < count; ++number) {
-    for (const std::size_t bytes = some_size(dice); !take(reader, number, bytes);) std::this_thread::yield();
+    for (const std::size_t bytes = some_size(dice, capacity); !take(reader, number, bytes);) std::this_thread::yield();
   }
   writing.join();
 }
+
+INSTANTIATE_TEST_SUITE_P(Capacities, PacketRings, testing::Values(kCapacity, kLargeCapacity));
 
 TEST(PacketRing, EndsForGoodAtALengthThatCannotBeRight) {
   for (const std::uint32_t bytes : {std::uint32_t{kCapacity}, std::uint32_t{0xfffffffe}, std::uint32_t{0x80000000}}) {

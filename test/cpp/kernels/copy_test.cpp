@@ -26,7 +26,7 @@ void expect_copied(std::size_t bytes, std::size_t to, std::size_t from, Store st
 TEST_P(Copy, MovesEveryByteForEveryAlignment) {
   for (std::size_t to = 0; to < 64; ++to) {
     for (const std::size_t from : {0u, 1u, 8u, 31u, 63u}) {
-      for (const std::size_t bytes : {0u, 1u, 15u, 63u, 64u, 65u, 127u, 128u, 129u, 300u, 4096u}) {
+      for (const std::size_t bytes : {0u, 1u, 15u, 63u, 64u, 65u, 127u, 128u, 129u, 300u, 2047u, 2048u, 2111u, 4096u}) {
         ASSERT_NO_FATAL_FAILURE(expect_copied(bytes, to, from, GetParam()));
       }
     }
@@ -38,7 +38,17 @@ TEST_P(Copy, MovesEveryByteForEverySmallSize) {
     ASSERT_NO_FATAL_FAILURE(expect_copied(bytes, bytes % 64, 3, GetParam()));
 }
 
-TEST_P(Copy, MovesManyLines) { ASSERT_NO_FATAL_FAILURE(expect_copied((1u << 20) + 77, 9, 0, GetParam())); }
+TEST_P(Copy, MovesEverySizeThatNoWholeNumberOfLinesMakes) {
+  for (std::size_t bytes = 2048; bytes < 2048 + 260; ++bytes)
+    ASSERT_NO_FATAL_FAILURE(expect_copied(bytes, bytes % 61, bytes % 59, GetParam()));
+}
+
+TEST_P(Copy, MovesManyLines) {
+  for (const std::size_t to : {0u, 9u, 32u}) {
+    for (const std::size_t bytes : {65'536u, 65'537u, (1u << 20) + 77})
+      ASSERT_NO_FATAL_FAILURE(expect_copied(bytes, to, 0, GetParam()));
+  }
+}
 
 TEST_P(Copy, OntoItselfDoesNothing) {
   Guarded buffer(1000, 5);

@@ -1,0 +1,42 @@
+"""A rank that writes its staging by another kind of store than its neighbours: what ranks choose need not agree."""
+
+import os
+import random
+
+os.environ["CUSTOMCCL_STORE_POLICY"] = ("plain", "streaming")[int(os.environ["RANK"]) % 2]
+
+import torch
+import torch.distributed as dist
+
+dist.init_process_group(os.environ["TEST_BACKEND"])
+rank, size = dist.get_rank(), dist.get_world_size()
+dice = random.Random(7)  # the same on all ranks
+
+
+def data(of_rank: int, turn: int, count: int) -> torch.Tensor:
+    return torch.arange(count, dtype=torch.int64) * (of_rank + 1) + turn
+
+
+for turn in range(1500):
+    count = dice.choice([1, 100, 200, 300, 500, 512, 513, 1000, 2000, 20_000]) + dice.randrange(3)
+    operation, root = dice.randrange(4), dice.randrange(size)
+    mine = data(rank, turn, count)
+    everybody = [data(member, turn, count) for member in range(size)]
+    if operation == 0:
+        dist.all_reduce(mine)
+        right = torch.stack(everybody).sum(0)
+    elif operation == 1:
+        dist.broadcast(mine, root)
+        right = everybody[root]
+    elif operation == 2:
+        mine, sent = torch.empty(size * count, dtype=torch.int64), mine
+        dist.all_gather_into_tensor(mine, sent)
+        right = torch.cat(everybody)
+    else:
+        sent = torch.cat([mine + 1000 * member for member in range(size)])
+        mine = torch.empty(size * count, dtype=torch.int64)
+        dist.all_to_all_single(mine, sent)
+        right = torch.cat([each + 1000 * rank for each in everybody])
+    assert torch.equal(mine, right), f"turn {turn}: operation {operation} of {count} elements is wrong"
+
+dist.destroy_process_group()
