@@ -136,19 +136,21 @@ void copy_out(const Context& context, const Operation& op, std::uint32_t phase) 
   }
 }
 
-void move_own(const Context& context, const Operation& op) {
+// In equal parts, so that senders need not wait for a receiver that does nothing else; not in the last phase, before which a rank may
+// have to wait for a sender.
+void move_own(const Context& context, const Operation& op, std::uint32_t phase) {
   const Call& call = *op.call;
   const std::size_t count = context.pairs.sent(context.rank(), context.rank());
-  if (count == 0) return;
-  move_elements(call, context.scratch, input_for(call, context.rank()), output_from(call, context.rank()), 0, count,
-                op.output_store);
+  const std::size_t part = round_up(ceil_div(count, std::max(op.last_phase, 2u) - 1), kCacheLine);
+  const Range range = chunk_of(count, part, phase - 1);
+  if (range.count == 0) return;
+  move_elements(call, context.scratch, input_for(call, context.rank()), output_from(call, context.rank()), range.first,
+                range.count, op.output_store);
 }
 
 Status run(const Context& context, Operation& op, std::uint32_t phase) {
-  if (phase == 1) {
-    op.last_phase = static_cast<std::uint32_t>(phases_needed(context, op));
-    move_own(context, op);
-  }
+  if (phase == 1) op.last_phase = static_cast<std::uint32_t>(phases_needed(context, op));
+  if (phase >= 1) move_own(context, op, phase);
   if (phase < op.last_phase) copy_in(context, op, phase);
   if (phase >= 1) copy_out(context, op, phase);
   return {};

@@ -83,7 +83,7 @@ Status ShmEngine::advance(Operation& op, Step& step) {
 void ShmEngine::learn_from(const Operation& op) {
   const Nanos took = op.spent + (Clock::now() - op.resumed);
   if (staging_.take_mapped()) {
-    store_policy().forget(op.staged_bytes, teaches(op));
+    store_policy().forget(op.store, op.staged_bytes, teaches(op));
   } else {
     store_policy().observe(op.store, op.staged_bytes, teaches(op), took);
   }

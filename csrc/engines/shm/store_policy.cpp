@@ -20,7 +20,7 @@ const StorePolicy::Class* StorePolicy::nearest_taught(std::size_t bytes) const {
   const std::size_t own = index_of(bytes);
   for (std::size_t distance = 0; distance < kClasses; ++distance) {
     for (const std::size_t index : {own - distance, own + distance}) {  // below zero: far beyond the last one
-      if (index < kClasses && classes_[index].taught && classes_[index].count >= kTrials) return &classes_[index];
+      if (index < kClasses && classes_[index].taught && classes_[index].knows_both()) return &classes_[index];
     }
   }
   return nullptr;
@@ -38,23 +38,36 @@ Store StorePolicy::choose(std::size_t bytes, bool teaches, bool& measure) {
   if (teaches && !known.taught) known = Class{.taught = true};
   const std::uint32_t number = known.count++;
   measure = number < kTrials || large || number % kMeasure == 0 || known.doubted;
-  if (number < kTrials) return number / (large ? kRow : 1) % 2 == 0 ? Store::kPlain : Store::kStreaming;
-  if (number % kRetry == 0 && !known.doubted) known.try_other_than(known.preferred(), bytes);
+  if (large && number == 0) {
+    const Class* nearest = nearest_taught(bytes);
+    known.try_in_row(nearest != nullptr ? nearest->preferred() : Store::kPlain, bytes);
+  } else if (large && known.row == 0 && !known.knows_both()) {
+    known.try_in_row(other_than(known.tried), bytes);
+  } else if (!large && number < kTrials) {
+    return number % 2 == 0 ? Store::kPlain : Store::kStreaming;
+  } else if (number % kRetry == 0 && !known.doubted) {
+    known.try_in_row(other_than(known.preferred()), bytes);
+  }
   if (known.row == 0) return known.preferred();
   --known.row;
   return known.tried;
 }
 
-void StorePolicy::forget(std::size_t bytes, bool teaches) {
+void StorePolicy::forget(Store store, std::size_t bytes, bool teaches) {
   Class& known = class_of(bytes, teaches);
-  if (known.count <= kTrials) --known.count;
+  if (bytes < kLarge) {
+    if (known.count <= kTrials) --known.count;
+  } else if (store == known.tried && !known.knows_both()) {
+    ++known.row;
+  }
 }
 
 void StorePolicy::observe(Store store, std::size_t bytes, bool teaches, Nanos took) {
   const double cost = static_cast<double>(took.count()) / static_cast<double>(bytes);
   Class& known = class_of(bytes, teaches);
   double& best = known.cost[static_cast<std::size_t>(store)];
-  if (store == known.tried && cost > 2 * known.cost[static_cast<std::size_t>(other_than(store))]) known.row = 0;
+  const double other = known.cost[static_cast<std::size_t>(other_than(store))];
+  if (store == known.tried && other != 0 && cost > 2 * other) known.row = 0;
   if (known.doubted && store == known.tried) {
     best = cost;  // what was known of it is of another time
     known.doubted = false;
@@ -67,7 +80,7 @@ void StorePolicy::observe(Store store, std::size_t bytes, bool teaches, Nanos to
     best = known.least;
     known.slow = 0;
     known.doubted = true;
-    known.try_other_than(store, bytes);
+    known.try_in_row(other_than(store), bytes);
     return;
   }
   // A disturbed operation can only look slow: follow a better figure at once, a worse one slowly, however much worse it is. One

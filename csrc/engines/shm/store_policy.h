@@ -17,9 +17,11 @@ namespace customccl::shm {
 // agree; as they count alike, they try alike. (Figures: docs/performance.md.)
 //
 // Each kind leaves the staging where the other finds it badly: the first plain store after non-temporal ones fetches every line
-// from memory, and only those after it meet them in the cache. So large operations try the other kind several times in a row, unless
+// from memory, and only those after it meet them in the cache. So large operations try each kind several times in a row, unless
 // the first shows that there is no hope. (1 MiB, near cores: 115, 69, 61, 60 us in a row of plain stores, 162 us by non-temporal
-// ones; a single try beside other work took 209 and was never followed. Far cores: 600 and 125 us.)
+// ones; a single try beside other work took 209 and was never followed. Far cores: 600 and 125 us.) Where staging moves on, plain
+// stores come round to lines that they know only after all places. (Scatter of 1 MiB, near: the root's times 40, 38, 36, 36, ..., after
+// twelve 24 us; by non-temporal stores 29.) A size that is new begins with what the nearest one does.
 //
 // A rank's own time shows what a kind of store costs only where it also waits for readers of such stores, or reads some itself:
 // a root that has put its few bytes down is off before anybody pays for them. So what `teaches` is what every rank both writes
@@ -37,15 +39,17 @@ class StorePolicy {
   Store choose(std::size_t bytes, bool teaches, bool& measure);
   void observe(Store store, std::size_t bytes, bool teaches, Nanos took);
   // Instead of it: something else took the time of the operation last chosen for. If it was a first trial, it is to be repeated.
-  void forget(std::size_t bytes, bool teaches);
+  void forget(Store store, std::size_t bytes, bool teaches);
 
  private:
   static constexpr std::size_t kSmall = 1 << 10;    // up to here plain: the reader takes it from our cache
   static constexpr std::size_t kLarge = 256 << 10;  // from here on reading the clock costs nothing beside the operation
-  static constexpr std::uint32_t kTrials = 8;       // the first: by turns, of large ones half and half
+  static constexpr std::size_t kMovesOn = 1 << 20;  // up to here staging does (staging.h)
+  static constexpr std::uint32_t kTrials = 8;       // the first, by turns; large ones begin with a row of each kind
   static constexpr std::uint32_t kMeasure = 16;     // then every 16th is measured, of the large ones all,
   static constexpr std::uint32_t kRetry = 128;      // and every 128th tries the other way,
-  static constexpr std::uint32_t kRow = 4;          // of the large ones so many in a row
+  static constexpr std::uint32_t kRow = 4;          // of the large ones so many in a row,
+  static constexpr std::uint32_t kLongRow = 12;     // and by plain stores so many where staging moves on
   static constexpr std::size_t kClasses = 17;       // by powers of two from kSmall
 
   struct Class {
@@ -57,10 +61,15 @@ class StorePolicy {
     std::uint32_t row = 0;   // operations to come that try `tried`
     Store tried = Store::kPlain;
     std::array<double, 2> cost{0, 0};  // ns per byte, by Store; 0 = not known
-    Store preferred() const { return cost[1] < cost[0] ? Store::kStreaming : Store::kPlain; }
-    void try_other_than(Store store, std::size_t bytes) {
-      tried = other_than(store);
-      row = bytes >= kLarge ? kRow : 1;
+    bool knows_both() const { return cost[0] != 0 && cost[1] != 0; }
+    // First trials meet cold memory, where both kinds cost nearly the same; in warm memory only plain stores gain.
+    Store preferred() const {
+      if (!knows_both()) return cost[1] != 0 ? Store::kStreaming : Store::kPlain;
+      return cost[1] < 0.9 * cost[0] ? Store::kStreaming : Store::kPlain;
+    }
+    void try_in_row(Store store, std::size_t bytes) {
+      tried = store;
+      row = bytes < kLarge ? 1 : store == Store::kPlain && bytes <= kMovesOn ? kLongRow : kRow;
     }
   };
   static std::size_t index_of(std::size_t bytes);
