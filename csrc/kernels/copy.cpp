@@ -39,7 +39,7 @@ void stream_lines(std::byte* dst, const std::byte* src, std::size_t lines) {
 }
 
 // Plain stores by registers, where memcpy would use string instructions. Those crawl where the target does not begin a line, and
-// where a line comes from another core's cache (copy.h). At least a line.
+// where a line comes from another core's cache (docs/measured-decisions.md). At least a line.
 [[gnu::target("avx2")]] void copy_by_registers(std::byte* dst, const std::byte* src, std::size_t bytes) {
   constexpr std::size_t kStep = 2 * kLine;
   std::size_t done = -reinterpret_cast<std::uintptr_t>(dst) % kLine;

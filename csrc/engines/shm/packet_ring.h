@@ -39,7 +39,7 @@ struct PacketRing {
   // larger ones: 1.05x near, 0.8x far.)
   static constexpr std::size_t kGap = 1024;
   static constexpr std::size_t gap(std::size_t payload, std::size_t capacity) {
-    return payload >= 1024 && payload < 8192 && capacity >= 131072 ? kGap : 0;
+    return payload >= kGap && payload < 8 * kGap && capacity >= 128 * kGap ? kGap : 0;
   }
 
   // Where in a packet its payload begins.

@@ -8,7 +8,7 @@
 // all_to_all, gather and scatter, n ranks: each sender has a block of its own for each receiver, of any size.
 //
 //   phase k   copy in     chunk k of every block that leaves this rank      -> own slot of this turn, one place per receiver
-//             copy out    chunk k-1 of every block that is for this rank    -> outputs; the own block goes straight across
+//             copy out    chunk k-1 of every block that is for this rank    -> outputs; the own block goes straight across, in parts
 //
 // A sender of gather or scatter shares its chunk among the receivers it has data for, so a gather uses whole ones. In all_to_all
 // it shares the same chunk, that of a large operation, among all: chunk k is then the same elements in both directions of a

@@ -55,9 +55,9 @@ Store StorePolicy::choose(std::size_t bytes, bool teaches, bool& measure) {
 
 void StorePolicy::forget(Store store, std::size_t bytes, bool teaches) {
   Class& known = class_of(bytes, teaches);
-  if (bytes < kLarge) {
-    if (known.count <= kTrials) --known.count;
-  } else if (store == known.tried && !known.knows_both()) {
+  if (bytes < kLarge && known.count <= kTrials) {
+    --known.count;
+  } else if (store == known.tried && (known.doubted || !known.knows_both())) {
     ++known.row;
   }
 }

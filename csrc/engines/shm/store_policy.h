@@ -38,7 +38,7 @@ class StorePolicy {
   // For an operation that stages `bytes`. `measure` tells the caller to report the time of this one.
   Store choose(std::size_t bytes, bool teaches, bool& measure);
   void observe(Store store, std::size_t bytes, bool teaches, Nanos took);
-  // Instead of it: something else took the time of the operation last chosen for. If it was a first trial, it is to be repeated.
+  // Instead of it: something else took the time of the operation last chosen for. A trial that was to decide is repeated.
   void forget(Store store, std::size_t bytes, bool teaches);
 
  private:

@@ -219,6 +219,28 @@ TEST(StorePolicy, FirstTriesEachKindOfLargeDataSeveralTimesInARow) {
   EXPECT_EQ(std::count(stores.begin() + 16, stores.end(), Store::kPlain), 44);
 }
 
+TEST(StorePolicy, RepeatsATrialThatWasToSettleADoubtAndSaysNothing) {
+  for (const std::size_t bytes : {4096, 4 << 20}) {
+    StorePolicy policy;
+    operations(policy, 1000, Store::kPlain, bytes);
+    // Plain stores have become slow; every other trial of the others is disturbed.
+    int disturbed = 0;
+    for (int i = 0; i < 200; ++i) {
+      bool measure = false;
+      const Store store = policy.choose(bytes, true, measure);
+      if (!measure) continue;
+      if (store == Store::kStreaming && disturbed < 3) {
+        policy.forget(store, bytes, true);
+        ++disturbed;
+      } else {
+        policy.observe(store, bytes, true, std::chrono::microseconds(store == Store::kPlain ? 300 : 100));
+      }
+    }
+    EXPECT_EQ(disturbed, 3);
+    EXPECT_GE(operations(policy, 100, Store::kStreaming, bytes), 98);
+  }
+}
+
 TEST(StorePolicy, BeginsWithWhatTheNearestSizeDoes) {
   for (const Store faster : {Store::kPlain, Store::kStreaming}) {
     StorePolicy policy;
