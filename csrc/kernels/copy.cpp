@@ -20,6 +20,9 @@ constexpr std::size_t kLine = 64;
 constexpr std::size_t kStringsFrom = 2048;  // below, memcpy uses registers itself
 constexpr std::size_t kLong = 64 << 10;
 
+// Bytes from dst to where a line begins.
+std::size_t before_line(const std::byte* dst) { return -reinterpret_cast<std::uintptr_t>(dst) % kLine; }
+
 // dst is line-aligned. Non-temporal stores have no portable spelling, hence intrinsics. 16-byte ones suffice: four in a
 // row fill a write-combining buffer, and that buffer is the limit. Zen 4, GB/s with 16- / 32- / 64-byte stores: 24.2 /
 // 24.2 / 23.7 at 16 KiB, 27.9 / 27.5 / 27.8 at 256 KiB, 15.6 / 17.9 / 17.4 (within noise) at 64 MiB.
@@ -42,7 +45,7 @@ void stream_lines(std::byte* dst, const std::byte* src, std::size_t lines) {
 // where a line comes from another core's cache (docs/measured-decisions.md). At least a line.
 [[gnu::target("avx2")]] void copy_by_registers(std::byte* dst, const std::byte* src, std::size_t bytes) {
   constexpr std::size_t kStep = 2 * kLine;
-  std::size_t done = -reinterpret_cast<std::uintptr_t>(dst) % kLine;
+  std::size_t done = before_line(dst);
   std::memcpy(dst, src, kLine);
   for (; done + kStep <= bytes; done += kStep) {
     const __m256i* from = reinterpret_cast<const __m256i*>(src + done);
@@ -62,7 +65,7 @@ void stream_lines(std::byte* dst, const std::byte* src, std::size_t lines) {
 bool registers_are_faster(const std::byte* dst, std::size_t bytes) {
   if (bytes < kStringsFrom) return false;
   static const bool can = instruction_set() >= InstructionSet::kAvx2;
-  return can && (bytes <= kLong || reinterpret_cast<std::uintptr_t>(dst) % kLine != 0);
+  return can && (bytes <= kLong || before_line(dst) != 0);
 }
 #endif
 
@@ -71,7 +74,7 @@ bool registers_are_faster(const std::byte* dst, std::size_t bytes) {
 void streaming_copy(std::byte* dst, const std::byte* src, std::size_t bytes) {
 #if defined(__x86_64__)
   // A partly written line would be combined with its old bytes by a slow read, so both ends are plain.
-  const std::size_t head = std::min(bytes, static_cast<std::size_t>(-reinterpret_cast<std::uintptr_t>(dst) % kLine));
+  const std::size_t head = std::min(bytes, before_line(dst));
   const std::size_t lines = (bytes - head) / kLine;
   const std::size_t done = head + lines * kLine;
   if (head != 0) std::memcpy(dst, src, head);

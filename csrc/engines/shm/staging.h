@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "engines/shm/geometry.h"
 #include "engines/shm/members.h"
 
 namespace customccl::shm {
@@ -84,7 +85,7 @@ class Staging {
   }
   std::size_t offset_of(std::uint64_t turn, std::size_t room) const {
     const std::size_t gap = room > kGapAbove && room <= kGapUpTo ? kStep : 0;
-    const std::size_t step = std::max((room + kStep - 1) / kStep, std::size_t{1}) * kStep + gap;
+    const std::size_t step = round_up(std::max(room, std::size_t{1}), kStep) + gap;
     // A power of two, so that turns go through all places while their number stays.
     const std::size_t places =
         std::min(slot_bytes() / step, std::bit_floor(std::max<std::size_t>(kFirstPlaces, turn / kTurnsPerPlace)));

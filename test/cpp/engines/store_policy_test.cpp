@@ -1,0 +1,197 @@
+#include "engines/shm/store_policy.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+// How a rank learns by which kind of store it writes its staging.
+
+namespace customccl::test {
+namespace {
+
+using shm::StorePolicy;
+
+// Runs `times` operations of which those written by `faster` take a third of the others; returns how many it wrote.
+int operations(StorePolicy& policy, int times, Store faster, std::size_t bytes = 4 << 20, bool teaches = true) {
+  int written = 0;
+  for (int i = 0; i < times; ++i) {
+    bool measure = false;
+    const Store store = policy.choose(bytes, teaches, measure);
+    written += store == faster ? 1 : 0;
+    if (measure) policy.observe(store, bytes, teaches, std::chrono::microseconds(store == faster ? 100 : 300));
+  }
+  return written;
+}
+
+TEST(StorePolicy, TriesBothThenKeepsTheFasterAndLooksAgainNowAndThen) {
+  for (const Store faster : {Store::kPlain, Store::kStreaming}) {
+    StorePolicy policy;
+    const int written = operations(policy, 1000, faster);
+    EXPECT_GT(written, 950);
+    EXPECT_LT(written, 1000);
+  }
+}
+
+TEST(StorePolicy, FollowsWhenTheOtherBecomesFaster) {
+  StorePolicy policy;
+  operations(policy, 1000, Store::kPlain);
+  operations(policy, 3000, Store::kStreaming);
+  EXPECT_GT(operations(policy, 100, Store::kStreaming), 90);
+}
+
+TEST(StorePolicy, FollowsWithinAFewOperationsThatAreLarge) {
+  for (const Store faster : {Store::kPlain, Store::kStreaming}) {
+    StorePolicy policy;
+    operations(policy, 1000, faster);
+    const Store other = StorePolicy::other_than(faster);
+    EXPECT_GE(operations(policy, 10, other), 6);
+    EXPECT_GE(operations(policy, 100, other), 98);
+  }
+}
+
+TEST(StorePolicy, FindsAKindThatIsSlowRightAfterTheOther) {
+  for (const Store faster : {Store::kPlain, Store::kStreaming}) {
+    const Store other = StorePolicy::other_than(faster);
+    StorePolicy policy;
+    operations(policy, 1000, other, 1 << 20);
+    int row = 0, written = 0;
+    for (int i = 0; i < 400; ++i) {
+      bool measure = false;
+      const Store store = policy.choose(1 << 20, true, measure);
+      row = store == faster ? row + 1 : 0;
+      written += row > 0 ? 1 : 0;
+      // The slower one: 150. The faster one: 210, then 60.
+      const int took = store == other ? 150 : row == 1 ? 210 : 60;
+      if (measure) policy.observe(store, 1 << 20, true, std::chrono::microseconds(took));
+    }
+    EXPECT_GT(written, 360);
+  }
+}
+
+TEST(StorePolicy, LearnsEachSizeClassByItself) {
+  StorePolicy policy;
+  for (int i = 0; i < 200; ++i) {
+    operations(policy, 1, Store::kPlain, 64 << 10);
+    operations(policy, 1, Store::kStreaming, 8 << 20);
+  }
+  EXPECT_GT(operations(policy, 100, Store::kPlain, 64 << 10), 90);
+  EXPECT_GT(operations(policy, 100, Store::kStreaming, 8 << 20), 90);
+}
+
+TEST(StorePolicy, IsNotTurnedByWhatTakesAHundredTimesAsLong) {
+  for (const Store faster : {Store::kPlain, Store::kStreaming}) {
+    StorePolicy policy;
+    operations(policy, 200, faster, 4096);
+    for (int disturbed = 0; disturbed < 20; ++disturbed) {
+      bool measure = false;
+      const Store store = policy.choose(4096, true, measure);
+      if (measure) policy.observe(store, 4096, true, std::chrono::milliseconds(40));
+      EXPECT_GE(operations(policy, 100, faster, 4096), 98);
+    }
+  }
+}
+
+TEST(StorePolicy, DoesForARootWhatTheOthersLearnt) {
+  for (const Store faster : {Store::kPlain, Store::kStreaming}) {
+    const Store other = StorePolicy::other_than(faster);
+    StorePolicy policy;
+    // Nothing is known: it learns by itself.
+    EXPECT_GE(operations(policy, 100, other, 8192, false), 90);
+    EXPECT_GE(operations(policy, 100, faster, 8192), 90);
+    EXPECT_GE(operations(policy, 100, other, 4 << 20), 90);
+    // Its own times are no argument now, and sizes nobody has taught do what the nearest ones do.
+    for (const std::size_t bytes : {2048, 8192, 65536}) EXPECT_EQ(operations(policy, 100, faster, bytes, false), 100);
+  }
+}
+
+TEST(StorePolicy, LearnsForLargeDataOfARootFromItsOwnTimes) {
+  for (const Store faster : {Store::kPlain, Store::kStreaming}) {
+    const Store other = StorePolicy::other_than(faster);
+    StorePolicy policy;
+    EXPECT_GE(operations(policy, 100, other, 4 << 20), 90);
+    EXPECT_GE(operations(policy, 100, faster, 4 << 20, false), 90);
+    // The others' knowledge stays theirs.
+    EXPECT_GE(operations(policy, 20, other, 4 << 20), 20);
+    // The cores have moved, while nothing but rooted operations ran.
+    EXPECT_GE(operations(policy, 20, other, 4 << 20, false), 16);
+  }
+}
+
+TEST(StorePolicy, FirstTriesEachKindOfLargeDataSeveralTimesInARow) {
+  StorePolicy policy;
+  std::vector<Store> stores;
+  int row = 0;
+  for (int i = 0; i < 60; ++i) {
+    bool measure = false;
+    stores.push_back(policy.choose(1 << 20, true, measure));
+    EXPECT_TRUE(measure);
+    row = stores.back() == Store::kPlain ? row + 1 : 0;
+    // Non-temporal ones 100; plain ones 120 until their places come round.
+    const int took = row == 0 ? 100 : row < 9 ? 120 : 60;
+    policy.observe(stores.back(), 1 << 20, true, std::chrono::microseconds(took));
+  }
+  EXPECT_EQ(std::count(stores.begin(), stores.begin() + 12, Store::kPlain), 12);
+  EXPECT_EQ(std::count(stores.begin() + 12, stores.begin() + 16, Store::kStreaming), 4);
+  EXPECT_EQ(std::count(stores.begin() + 16, stores.end(), Store::kPlain), 44);
+}
+
+TEST(StorePolicy, RepeatsATrialThatWasToSettleADoubtAndSaysNothing) {
+  for (const std::size_t bytes : {4096, 4 << 20}) {
+    StorePolicy policy;
+    operations(policy, 1000, Store::kPlain, bytes);
+    // Plain stores have become slow; the first three trials of the others are disturbed.
+    int disturbed = 0;
+    for (int i = 0; i < 200; ++i) {
+      bool measure = false;
+      const Store store = policy.choose(bytes, true, measure);
+      if (!measure) continue;
+      if (store == Store::kStreaming && disturbed < 3) {
+        policy.forget(store, bytes, true);
+        ++disturbed;
+      } else {
+        policy.observe(store, bytes, true, std::chrono::microseconds(store == Store::kPlain ? 300 : 100));
+      }
+    }
+    EXPECT_EQ(disturbed, 3);
+    EXPECT_GE(operations(policy, 100, Store::kStreaming, bytes), 98);
+  }
+}
+
+TEST(StorePolicy, BeginsWithWhatTheNearestSizeDoes) {
+  for (const Store faster : {Store::kPlain, Store::kStreaming}) {
+    StorePolicy policy;
+    operations(policy, 100, faster, 1 << 20);
+    EXPECT_EQ(operations(policy, 4, faster, 64 << 20), 4);
+    EXPECT_EQ(operations(policy, 4, faster, 16 << 20, false), 4);
+    // One try shows that there is no hope.
+    EXPECT_EQ(operations(policy, 20, faster, 64 << 20), 19);
+  }
+}
+
+TEST(StorePolicy, RepeatsFirstTrialsWhoseTimesSayNothing) {
+  for (const std::size_t bytes : {4096, 1 << 20}) {
+    StorePolicy policy;
+    for (int i = 0; i < 100; ++i) {
+      bool measure = false;
+      EXPECT_EQ(policy.choose(bytes, true, measure), Store::kPlain);
+      EXPECT_TRUE(measure);
+      policy.forget(Store::kPlain, bytes, true);
+    }
+    const int first = bytes == 4096 ? 8 : 16;
+    const int streaming = operations(policy, first, Store::kStreaming, bytes);
+    EXPECT_EQ(streaming, 4);
+    EXPECT_GE(operations(policy, 100, Store::kStreaming, bytes), 98);
+  }
+}
+
+TEST(StorePolicy, WritesLittlePlainlyAndMeasuresNone) {
+  StorePolicy policy;
+  bool measure = true;
+  EXPECT_EQ(policy.choose(1000, true, measure), Store::kPlain);
+  EXPECT_FALSE(measure);
+}
+
+}  // namespace
+}  // namespace customccl::test
