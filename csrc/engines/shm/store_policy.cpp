@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "platform/settings.h"
 
@@ -37,6 +38,7 @@ Store StorePolicy::choose(std::size_t bytes, bool teaches, bool& measure) {
   Class& known = class_of(bytes, teaches);
   if (teaches && !known.taught) known = Class{.taught = true};
   const std::uint32_t number = known.count++;
+  const bool found_elsewhere = std::exchange(known.seen, finds_) != finds_ && known.preferred() != found_;
   measure = number < kTrials || large || number % kMeasure == 0 || known.doubted;
   if (large && number == 0) {
     const Class* nearest = nearest_taught(bytes);
@@ -45,11 +47,12 @@ Store StorePolicy::choose(std::size_t bytes, bool teaches, bool& measure) {
     known.try_in_row(other_than(known.tried), bytes);
   } else if (!large && number < kTrials) {
     return number % 2 == 0 ? Store::kPlain : Store::kStreaming;
-  } else if (number % kRetry == 0 && !known.doubted) {
+  } else if ((number % kRetry == 0 && !known.doubted) || (found_elsewhere && known.knows_both())) {
     known.try_in_row(other_than(known.preferred()), bytes);
   }
   if (known.row == 0) return known.preferred();
   --known.row;
+  measure = true;
   return known.tried;
 }
 
@@ -63,8 +66,17 @@ void StorePolicy::forget(Store store, std::size_t bytes, bool teaches) {
 }
 
 void StorePolicy::observe(Store store, std::size_t bytes, bool teaches, Nanos took) {
-  const double cost = static_cast<double>(took.count()) / static_cast<double>(bytes);
   Class& known = class_of(bytes, teaches);
+  const bool new_here = !known.knows_both();
+  const Store before = known.preferred();
+  learn(known, store, bytes, static_cast<double>(took.count()) / static_cast<double>(bytes));
+  const Store now = known.preferred();
+  if (new_here || now == before || known.cost_of(before) < kDecisive * known.cost_of(now)) return;
+  found_ = now;
+  known.seen = ++finds_;
+}
+
+void StorePolicy::learn(Class& known, Store store, std::size_t bytes, double cost) {
   double& best = known.cost[static_cast<std::size_t>(store)];
   const double other = known.cost[static_cast<std::size_t>(other_than(store))];
   if (store == known.tried && other != 0 && cost > 2 * other) known.row = 0;

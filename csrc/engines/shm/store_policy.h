@@ -13,8 +13,9 @@ namespace customccl::shm {
 // caches (each line must be taken back) and non-temporal ones are not; within one cache it is often the other way round. Which
 // case this is cannot be read off any table in a virtual machine, and changes when the hypervisor moves a core. So it is measured
 // on the operations themselves, per size class: the first ones try both, the faster stays, now and then the other is tried
-// again, and at once when three in a row took twice what was known. The choice concerns only the writer, so ranks need not
-// agree; as they count alike, they try alike. (Figures: docs/performance.md.)
+// again, and at once when three in a row took twice what was known, or when another size has found that it is faster by now: when
+// cores come together, non-temporal stores do not become slower. (64 MiB: 11 ms by those, 7 by plain ones.) The choice concerns
+// only the writer, so ranks need not agree; as they count alike, they try alike. (Figures: docs/performance.md.)
 //
 // Each kind leaves the staging where the other finds it badly: the first plain store after non-temporal ones fetches every line
 // from memory, and only those after it meet them in the cache. So large operations try each kind several times in a row, unless
@@ -50,6 +51,7 @@ class StorePolicy {
   static constexpr std::uint32_t kRetry = 128;      // and every 128th tries the other way,
   static constexpr std::uint32_t kRow = 4;          // of the large ones so many in a row,
   static constexpr std::uint32_t kLongRow = 12;     // and by plain stores so many where staging moves on
+  static constexpr double kDecisive = 1.3;          // so much faster makes all sizes look again
   static constexpr std::size_t kClasses = 17;       // by powers of two from kSmall
 
   struct Class {
@@ -61,6 +63,8 @@ class StorePolicy {
     std::uint32_t row = 0;   // operations to come that try `tried`
     Store tried = Store::kPlain;
     std::array<double, 2> cost{0, 0};  // ns per byte, by Store; 0 = not known
+    std::uint32_t seen = 0;            // of finds_
+    double cost_of(Store store) const { return cost[static_cast<std::size_t>(store)]; }
     bool knows_both() const { return cost[0] != 0 && cost[1] != 0; }
     // First trials meet cold memory, where both kinds cost nearly the same; in warm memory only plain stores gain.
     Store preferred() const {
@@ -72,6 +76,7 @@ class StorePolicy {
       row = bytes < kLarge ? 1 : store == Store::kPlain && bytes <= kMovesOn ? kLongRow : kRow;
     }
   };
+  static void learn(Class& known, Store store, std::size_t bytes, double cost);
   static std::size_t index_of(std::size_t bytes);
   Class& class_of(std::size_t bytes, bool teaches) {
     return (teaches || bytes < kLarge ? classes_ : rooted_)[index_of(bytes)];
@@ -79,6 +84,9 @@ class StorePolicy {
   // The class nearest to `bytes` that has been taught both ways, or nullptr.
   const Class* nearest_taught(std::size_t bytes) const;
 
+  // How often a size has found that the other kind is faster by now, and which that was.
+  std::uint32_t finds_ = 0;
+  Store found_ = Store::kPlain;
   bool fixed_ = false;
   Store fixed_store_ = Store::kPlain;
   std::array<Class, kClasses> classes_;
