@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/runs.h"
 #include "kernels/streaming.h"
 #include "platform/cpu.h"
 
@@ -43,29 +44,35 @@ void stream_lines(std::byte* dst, const std::byte* src, std::size_t lines) {
 
 // Plain stores by registers, where memcpy would use string instructions. Those crawl where the target does not begin a line, and
 // where a line comes from another core's cache (docs/measured-decisions.md). At least a line.
-[[gnu::target("avx2")]] void copy_by_registers(std::byte* dst, const std::byte* src, std::size_t bytes) {
+[[gnu::target("avx2")]] void copy_by_registers(std::byte* dst, const std::byte* src, std::size_t bytes, Origin origin) {
   constexpr std::size_t kStep = 2 * kLine;
-  std::size_t done = before_line(dst);
+  const std::size_t head = before_line(dst);
   std::memcpy(dst, src, kLine);
-  for (; done + kStep <= bytes; done += kStep) {
-    const __m256i* from = reinterpret_cast<const __m256i*>(src + done);
-    __m256i* to = reinterpret_cast<__m256i*>(dst + done);
-    const __m256i a = _mm256_loadu_si256(from);
-    const __m256i b = _mm256_loadu_si256(from + 1);
-    const __m256i c = _mm256_loadu_si256(from + 2);
-    const __m256i d = _mm256_loadu_si256(from + 3);
-    _mm256_store_si256(to, a);
-    _mm256_store_si256(to + 1, b);
-    _mm256_store_si256(to + 2, c);
-    _mm256_store_si256(to + 3, d);
+  dst += head;
+  src += head;
+  bytes -= head;
+  std::size_t at = 0, end = 0;
+  for (Runs runs(bytes, origin, kRunStep); runs.next(at, end);) {
+    for (; at + kStep <= end; at += kStep) {
+      const __m256i* from = reinterpret_cast<const __m256i*>(src + at);
+      __m256i* to = reinterpret_cast<__m256i*>(dst + at);
+      const __m256i a = _mm256_loadu_si256(from);
+      const __m256i b = _mm256_loadu_si256(from + 1);
+      const __m256i c = _mm256_loadu_si256(from + 2);
+      const __m256i d = _mm256_loadu_si256(from + 3);
+      _mm256_store_si256(to, a);
+      _mm256_store_si256(to + 1, b);
+      _mm256_store_si256(to + 2, c);
+      _mm256_store_si256(to + 3, d);
+    }
   }
-  std::memcpy(dst + done, src + done, bytes - done);
+  std::memcpy(dst + at, src + at, bytes - at);
 }
 
-bool registers_are_faster(const std::byte* dst, std::size_t bytes) {
+bool registers_are_faster(const std::byte* dst, std::size_t bytes, Origin origin) {
   if (bytes < kStringsFrom) return false;
   static const bool can = instruction_set() >= InstructionSet::kAvx2;
-  return can && (bytes <= kLong || before_line(dst) != 0);
+  return can && (bytes <= kLong || origin == Origin::kMemory || before_line(dst) != 0);
 }
 #endif
 
@@ -93,11 +100,13 @@ void streaming_fence() {
 
 }  // namespace kernels
 
-void copy(std::byte* dst, const std::byte* src, std::size_t bytes, Store store) {
+void copy(std::byte* dst, const std::byte* src, std::size_t bytes, Store store, Origin origin) {
   if (dst == src || bytes == 0) return;
   if (store == Store::kPlain) {
 #if defined(__x86_64__)
-    if (kernels::registers_are_faster(dst, bytes)) return kernels::copy_by_registers(dst, src, bytes);
+    if (kernels::registers_are_faster(dst, bytes, origin)) {
+      return kernels::copy_by_registers(dst, src, bytes, origin);
+    }
 #endif
     std::memcpy(dst, src, bytes);
     return;

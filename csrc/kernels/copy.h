@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/origin.h"
+
 namespace customccl {
 
 // How bytes are written. Streaming (non-temporal) stores bypass the caches: 12x faster into staging that a core with
@@ -11,6 +13,6 @@ enum class Store : std::uint8_t { kPlain, kStreaming };
 
 // Copies `bytes` from src to dst; the ranges do not overlap, or are equal (then nothing is done).
 // A streaming copy ends with a store fence, so a flag published afterwards with release order covers it.
-void copy(std::byte* dst, const std::byte* src, std::size_t bytes, Store store);
+void copy(std::byte* dst, const std::byte* src, std::size_t bytes, Store store, Origin origin = Origin::kCache);
 
 }  // namespace customccl

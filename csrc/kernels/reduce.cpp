@@ -30,14 +30,14 @@ const ReduceTable& reduce_table([[maybe_unused]] InstructionSet set) {
 }
 
 void reduce(const ReduceTable& table, std::byte* dst, std::span<const std::byte* const> sources, std::size_t count,
-            DType dtype, ReduceOp op) {
+            DType dtype, ReduceOp op, Origin origin) {
   if (sources.size() == 1) {
     const Equivalent same = of_one_source(dtype);
     const std::array twice{sources[0], sources[0]};
-    loop(table, same)(dst, twice.data(), twice.size(), count * same.parts);
+    loop(table, same)(dst, twice.data(), twice.size(), count * same.parts, origin);
   } else {
     const Equivalent same = equivalent(dtype, op);
-    loop(table, same)(dst, sources.data(), sources.size(), count * same.parts);
+    loop(table, same)(dst, sources.data(), sources.size(), count * same.parts, origin);
   }
 }
 
@@ -60,8 +60,9 @@ const kernels::ReduceTable& active_table() {
 
 }  // namespace
 
-void reduce(std::byte* dst, std::span<const std::byte* const> sources, std::size_t count, DType dtype, ReduceOp op) {
-  kernels::reduce(active_table(), dst, sources, count, dtype, op);
+void reduce(std::byte* dst, std::span<const std::byte* const> sources, std::size_t count, DType dtype, ReduceOp op,
+            Origin origin) {
+  kernels::reduce(active_table(), dst, sources, count, dtype, op, origin);
 }
 
 void scale(std::byte* dst, const std::byte* src, std::size_t count, DType dtype, std::complex<double> factor) {

@@ -13,6 +13,7 @@
 #include "kernels/elements.h"
 #include "kernels/operations.h"
 #include "kernels/reduce_table.h"
+#include "kernels/runs.h"
 
 // The loops behind reduce() and scale(), and the table of them for one instruction set. Included by one file per set.
 //
@@ -124,8 +125,14 @@ template <InstructionSet isa, class Element, class Operation, std::size_t strip>
 
 template <InstructionSet isa, class Element, class Operation>
 [[gnu::always_inline]] inline void reduce_loop(std::byte* dst, const std::byte* const* sources, std::size_t n,
-                                               std::size_t count) {
-  std::size_t i = reduce_strips<isa, Element, Operation, kLongStrip<Element>>(dst, sources, n, 0, count);
+                                               std::size_t count, Origin origin) {
+  constexpr std::size_t kStep = std::max(kRunStep, kLongStrip<Element> * Element::kSize);
+  Runs runs(count * Element::kSize, n == 2 ? origin : Origin::kCache, kStep);
+  std::size_t i = 0, begin = 0, end = 0;
+  while (runs.next(begin, end)) {
+    i = reduce_strips<isa, Element, Operation, kLongStrip<Element>>(dst, sources, n, begin / Element::kSize,
+                                                                    end / Element::kSize);
+  }
   if constexpr (Element::kByBlocks) {
     if (count - i >= kWorthPadding) return reduce_padded<isa, Element, Operation>(dst, sources, n, i, count);
   } else {

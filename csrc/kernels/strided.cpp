@@ -134,9 +134,9 @@ void pack(std::byte* dst, const View& view, std::size_t first, std::size_t count
 }
 
 void unpack(const View& view, std::size_t first, std::size_t count, const std::byte* src, std::size_t element_size,
-            Store store) {
+            Store store, Origin origin) {
   if (count == 0) return;
-  if (in_one_run(view)) return copy(view.at(first, element_size), src, count * element_size, store);
+  if (in_one_run(view)) return copy(view.at(first, element_size), src, count * element_size, store, origin);
   move<Unpack>(view, first, count, src, element_size, store);
 }
 

@@ -15,6 +15,6 @@ void pack(std::byte* dst, const View& view, std::size_t first, std::size_t count
 // The opposite: consecutive elements at src to elements [first, first + count) of `view`.
 // Bytes between the elements of a strided view (its gaps) are never written.
 void unpack(const View& view, std::size_t first, std::size_t count, const std::byte* src, std::size_t element_size,
-            Store store);
+            Store store, Origin origin = Origin::kCache);
 
 }  // namespace customccl

@@ -54,7 +54,8 @@ void copy_out(const Context& context, const Operation& op, std::size_t index, St
     if (sender == context.rank()) {
       move_elements(call, context.scratch, call.inputs[0], output, range.first, range.count, op.output_store);
     } else {
-      unpack(output, range.first, range.count, staged_by(sender), size_of(call.dtype), op.output_store);
+      const Staged from = staged_by(sender);
+      unpack(output, range.first, range.count, from.data, size_of(call.dtype), op.output_store, from.origin);
     }
   }
 }
@@ -65,9 +66,10 @@ Status run_staged(const Context& context, Operation& op, std::uint32_t phase) {
   if (phase < op.chunks && staged) copy_in(op, phase, context.staging.own_slot(turn, op.room, op.store));
   if (phase >= 1 && phase <= op.chunks) {
     const std::size_t before = (phase - 1) * op.chunk * size_of(op.call->dtype);
-    copy_out(context, op, phase - 1, [&](int member) -> const std::byte* {
+    copy_out(context, op, phase - 1, [&](int member) {
       const std::byte* shown = context.shown.input(member);
-      return shown != nullptr ? shown + before : context.staging.slot(member, turn - 1, op.room);
+      return shown != nullptr ? Staged{shown + before, Origin::kCache}
+                              : context.staging.slot(member, turn - 1, op.room);
     });
   }
   return {};
@@ -77,7 +79,8 @@ Status run_inline(const Context& context, Operation& op, std::uint32_t phase) {
   if (phase == 0) {
     if (sends(*op.call)) copy_in(op, 0, context.members.own_line(op.first_turn).payload);
   } else {
-    copy_out(context, op, 0, [&](int member) { return context.members.line(member, op.first_turn).payload; });
+    copy_out(context, op, 0,
+             [&](int member) { return Staged{context.members.line(member, op.first_turn).payload, Origin::kCache}; });
   }
   return {};
 }

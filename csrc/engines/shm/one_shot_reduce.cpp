@@ -35,11 +35,13 @@ void reduce_staged(const Context& context, const Operation& op, StagedBy&& stage
   const std::size_t block = call.op == Op::kReduceScatter ? static_cast<std::size_t>(context.rank()) : 0;
   const std::size_t skipped = count_of(call.inputs.first(block));
   Reduction piece;
-  for (int member = 0; member < context.size(); ++member) {
-    piece.staged[static_cast<std::size_t>(member)] = staged_by(member) + skipped * size_of(call.dtype);
-  }
   const View& own = call.inputs[block];
   if (own.contiguous() && !scaled(call)) piece.own = &own;  // else it is read as it was staged
+  for (int member = 0; member < context.size(); ++member) {
+    // Where it need not, a rank does not look at its own line: a peer's look may have taken it away.
+    if (member == context.rank() && piece.own != nullptr) continue;
+    piece.take(member, staged_by(member) + skipped * size_of(call.dtype));
+  }
   piece.output = &call.outputs[0];
   piece.count = call.outputs[0].count;
   reduce_piece(context, op, piece);
@@ -49,7 +51,9 @@ Status run_inline(const Context& context, Operation& op, std::uint32_t phase) {
   if (phase == 0) {
     stage_inputs(context.members.own_line(op.first_turn).payload, op);
   } else {
-    reduce_staged(context, op, [&](int member) { return context.members.line(member, op.first_turn).payload; });
+    reduce_staged(context, op, [&](int member) {
+      return Staged{context.members.line(member, op.first_turn).payload, Origin::kCache};
+    });
   }
   return {};
 }

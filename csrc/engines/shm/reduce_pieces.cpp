@@ -6,18 +6,21 @@ namespace customccl::shm {
 
 namespace {
 
-// Where the kernel writes a block: the output where it lies consecutively, else the published staging, else scratch.
-std::byte* destination(const Context& context, const Reduction& piece, std::size_t done, std::size_t element) {
+// Where the kernel, which knows plain stores only, writes a block: the output where it lies consecutively, else the published
+// staging, else scratch.
+std::byte* destination(const Context& context, const Operation& op, const Reduction& piece, std::size_t done,
+                       std::size_t element) {
   if (piece.output != nullptr && piece.output->contiguous())
     return piece.output->at(piece.output_first + done, element);
-  if (piece.published != nullptr) return piece.published + done * element;
+  if (piece.published != nullptr && op.store == Store::kPlain) return piece.published + done * element;
   return context.scratch.output();
 }
 
 // Whether the whole piece can go to the kernel at once: nothing has to be packed, unpacked or copied on.
 bool direct(const Operation& op, const Reduction& piece) {
   const bool input_ready = piece.own == nullptr || (piece.own->contiguous() && !scaled(*op.call));
-  const bool one_target = piece.output == nullptr || (piece.output->contiguous() && piece.published == nullptr);
+  const bool one_target =
+      piece.output == nullptr ? op.store == Store::kPlain : piece.output->contiguous() && piece.published == nullptr;
   return input_ready && one_target;
 }
 
@@ -31,8 +34,8 @@ void reduce_piece(const Context& context, const Operation& op, Reduction& piece)
   if (direct(op, piece)) {
     if (piece.own != nullptr)
       piece.staged[static_cast<std::size_t>(context.rank())] = piece.own->at(piece.own_first, element);
-    return reduce(destination(context, piece, 0, element), {piece.staged.data(), size}, piece.count, call.dtype,
-                  call.reduce_op);
+    return reduce(destination(context, op, piece, 0, element), {piece.staged.data(), size}, piece.count, call.dtype,
+                  call.reduce_op, piece.origin);
   }
   const std::size_t block = Scratch::kBytes / element;
   std::array<const std::byte*, kMaxMembers> sources;
@@ -43,8 +46,8 @@ void reduce_piece(const Context& context, const Operation& op, Reduction& piece)
       sources[member] = own ? consecutive(context.scratch.input(), call, *piece.own, piece.own_first + done, count)
                             : piece.staged[member] + done * element;
     }
-    std::byte* target = destination(context, piece, done, element);
-    reduce(target, {sources.data(), size}, count, call.dtype, call.reduce_op);
+    std::byte* target = destination(context, op, piece, done, element);
+    reduce(target, {sources.data(), size}, count, call.dtype, call.reduce_op, piece.origin);
     if (piece.published != nullptr) copy(piece.published + done * element, target, count * element, op.store);
     if (piece.output != nullptr && !piece.output->contiguous()) {
       unpack(*piece.output, piece.output_first + done, count, target, element, Store::kPlain);

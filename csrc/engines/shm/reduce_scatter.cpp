@@ -50,9 +50,9 @@ void reduce_own(const Context& context, const Operation& op, std::size_t index, 
   for (int member = 0; member < context.size(); ++member) {
     if (member == context.rank()) continue;
     const std::byte* shown = context.shown.input(member);
-    piece.staged[static_cast<std::size_t>(member)] =
-        shown != nullptr ? shown + first * size_of(op.call->dtype)
-                         : context.staging.slot(member, turn - 1, op.room) + place(op, member, context.rank());
+    piece.take(member, shown != nullptr
+                           ? Staged{shown + first * size_of(op.call->dtype), Origin::kCache}
+                           : context.staging.slot(member, turn - 1, op.room) + place(op, member, context.rank()));
   }
   piece.own = &op.call->inputs[rank];
   piece.own_first = range.first;

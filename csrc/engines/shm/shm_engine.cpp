@@ -95,7 +95,7 @@ void ShmEngine::fetch_staged(const Operation& op) {
   const bool all = op.reads == Operation::kEverybody;
   for (int member = all ? 0 : op.reads; member < (all ? context_.size() : op.reads + 1); ++member) {
     if (member == context_.rank()) continue;
-    const std::byte* staged = staging_.slot(member, op.first_turn + op.phase - 1, op.room);
+    const std::byte* staged = staging_.slot(member, op.first_turn + op.phase - 1, op.room).data;
     for (std::size_t i = 0; i < op.room; i += kCacheLine) __builtin_prefetch(staged + i);
   }
 }

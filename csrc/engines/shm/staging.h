@@ -13,6 +13,13 @@
 
 namespace customccl::shm {
 
+// What a member has put down for others to read.
+struct Staged {
+  const std::byte* data;
+  Origin origin;
+  Staged operator+(std::size_t bytes) const { return {data + bytes, origin}; }
+};
+
 // Every rank's staging: kSlots slots in its own arena into which it copies what peers shall read. Slot of turn t: t mod kSlots;
 // at least two are needed (control_block.h). Made when a group first needs it.
 //
@@ -70,8 +77,9 @@ class Staging {
     return slot(members_.rank(), turn, room, store);
   }
   // Where that is of a member whose turn has been reached.
-  std::byte* slot(int member, std::uint64_t turn, std::size_t room) {
-    return slot(member, turn, room, members_.line(member, turn).store());
+  Staged slot(int member, std::uint64_t turn, std::size_t room) {
+    const Store store = members_.line(member, turn).store();
+    return {slot(member, turn, room, store), store == Store::kStreaming ? Origin::kMemory : Origin::kCache};
   }
 
  private:

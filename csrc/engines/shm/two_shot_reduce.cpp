@@ -63,9 +63,10 @@ void reduce_own(const Context& context, const Operation& op, std::size_t index, 
   const std::size_t before = slice.range.first * size_of(op.call->dtype);
   Reduction piece;
   for (int member = 0; member < context.size(); ++member) {
+    if (member == context.rank()) continue;
     const std::byte* shown = context.shown.input(member);
-    piece.staged[static_cast<std::size_t>(member)] =
-        shown != nullptr ? shown + before : context.staging.slot(member, turn - 1, op.room) + slice.place;
+    piece.take(member, shown != nullptr ? Staged{shown + before, Origin::kCache}
+                                        : context.staging.slot(member, turn - 1, op.room) + slice.place);
   }
   piece.own = &op.call->inputs[0];
   piece.own_first = slice.range.first;
@@ -87,9 +88,9 @@ void copy_out(const Context& context, const Operation& op, std::size_t index, st
     const int owner = (context.rank() + step) % context.size();
     const Slice slice = slice_of(context, op, index, owner);
     const std::byte* shown = context.shown.output(owner);
-    const std::byte* source = shown != nullptr ? shown + slice.range.first * element
-                                               : context.staging.slot(owner, turn - 1, op.room) + slice.place;
-    unpack(op.call->outputs[0], slice.range.first, slice.range.count, source, element, store);
+    const Staged source = shown != nullptr ? Staged{shown + slice.range.first * element, Origin::kCache}
+                                           : context.staging.slot(owner, turn - 1, op.room) + slice.place;
+    unpack(op.call->outputs[0], slice.range.first, slice.range.count, source.data, element, store, source.origin);
   }
 }
 

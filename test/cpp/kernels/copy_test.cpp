@@ -3,22 +3,24 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <string>
+#include <tuple>
 
 #include "kernels/guarded.h"
 
 namespace customccl::test {
 namespace {
 
-class Copy : public testing::TestWithParam<Store> {};
+class Copy : public testing::TestWithParam<std::tuple<Store, Origin>> {};
 
 void number(Guarded& buffer) {
   for (std::size_t i = 0; i < buffer.bytes().size(); ++i) buffer.data()[i] = static_cast<std::byte>(i * 37 + i / 251);
 }
 
-void expect_copied(std::size_t bytes, std::size_t to, std::size_t from, Store store) {
+void expect_copied(std::size_t bytes, std::size_t to, std::size_t from, std::tuple<Store, Origin> how) {
   Guarded source(bytes, from), target(bytes, to);
   number(source);
-  copy(target.data(), source.data(), bytes, store);
+  copy(target.data(), source.data(), bytes, std::get<Store>(how), std::get<Origin>(how));
   ASSERT_EQ(std::memcmp(target.data(), source.data(), bytes), 0) << bytes << " bytes from " << from << " to " << to;
   ASSERT_TRUE(target.guards_intact()) << bytes << " bytes from " << from << " to " << to;
 }
@@ -45,7 +47,7 @@ TEST_P(Copy, MovesEverySizeThatNoWholeNumberOfLinesMakes) {
 
 TEST_P(Copy, MovesManyLines) {
   for (const std::size_t to : {0u, 9u, 32u}) {
-    for (const std::size_t bytes : {65'536u, 65'537u, (1u << 20) + 77})
+    for (const std::size_t bytes : {16'383u, 16'384u, 16'500u, 65'536u, 65'537u, (1u << 20) + 77})
       ASSERT_NO_FATAL_FAILURE(expect_copied(bytes, to, 0, GetParam()));
   }
 }
@@ -54,14 +56,22 @@ TEST_P(Copy, OntoItselfDoesNothing) {
   Guarded buffer(1000, 5);
   number(buffer);
   const std::vector<std::byte> before(buffer.bytes().begin(), buffer.bytes().end());
-  copy(buffer.data(), buffer.data(), 1000, GetParam());
+  copy(buffer.data(), buffer.data(), 1000, std::get<Store>(GetParam()), std::get<Origin>(GetParam()));
   EXPECT_EQ(std::memcmp(before.data(), buffer.data(), 1000), 0);
 }
 
-TEST_P(Copy, OfNothingTakesNullPointers) { copy(nullptr, nullptr, 0, GetParam()); }
+TEST_P(Copy, OfNothingTakesNullPointers) {
+  copy(nullptr, nullptr, 0, std::get<Store>(GetParam()), std::get<Origin>(GetParam()));
+}
 
-INSTANTIATE_TEST_SUITE_P(Both, Copy, testing::Values(Store::kPlain, Store::kStreaming),
-                         [](const auto& test) { return test.param == Store::kPlain ? "plain" : "streaming"; });
+INSTANTIATE_TEST_SUITE_P(All, Copy,
+                         testing::Combine(testing::Values(Store::kPlain, Store::kStreaming),
+                                          testing::Values(Origin::kCache, Origin::kMemory)),
+                         [](const auto& test) {
+                           const bool plain = std::get<Store>(test.param) == Store::kPlain;
+                           const bool cache = std::get<Origin>(test.param) == Origin::kCache;
+                           return std::string(plain ? "plain" : "streaming") + (cache ? "_from_cache" : "_from_memory");
+                         });
 
 }  // namespace
 }  // namespace customccl::test

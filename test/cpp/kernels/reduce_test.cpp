@@ -41,13 +41,13 @@ struct Problem {
   }
 
   // dst is sources[alias], or a buffer of its own where there is no such source.
-  void check(InstructionSet set, std::size_t alias) const {
+  void check(InstructionSet set, std::size_t alias, Origin origin = Origin::kCache) const {
     std::vector<Guarded> copies = sources_;
     Guarded own(expected_.size(), count_ % 61);
     Guarded& dst = alias < copies.size() ? copies[alias] : own;
     std::vector<const std::byte*> from;
     for (const Guarded& copy : copies) from.push_back(copy.data());
-    kernels::reduce(kernels::reduce_table(set), dst.data(), from, count_, what_.dtype, what_.op);
+    kernels::reduce(kernels::reduce_table(set), dst.data(), from, count_, what_.dtype, what_.op, origin);
     ASSERT_EQ(first_difference(dst), count_) << where(set, alias);
     ASSERT_TRUE(dst.guards_intact()) << where(set, alias);
     for (std::size_t k = 0; k < copies.size(); ++k) {
@@ -96,6 +96,17 @@ TEST_P(Reduce, GivesTheOracleForManyStrips) {
   }
 }
 
+// Read in rows of whole pages: as much as makes rows of one page and of three, with something left over.
+TEST_P(Reduce, GivesTheOracleForWhatLiesInMemory) {
+  const std::size_t pages = 4 * 4096 / size_of(GetParam().dtype);
+  for (const std::size_t count : {pages - 1, pages, pages + 77, 3 * pages + 5}) {
+    const Problem problem(GetParam(), 2, count);
+    for (const InstructionSet set : instruction_sets()) {
+      for (const std::size_t alias : {0u, 2u}) ASSERT_NO_FATAL_FAILURE(problem.check(set, alias, Origin::kMemory));
+    }
+  }
+}
+
 TEST_P(Reduce, MayWriteOverAnyOneSource) {
   for (std::size_t n = 1; n <= kMaxSources; ++n) {
     const Problem problem(GetParam(), n, 333);
@@ -111,7 +122,7 @@ TEST_P(Reduce, ByTheChosenInstructionSetIsTheSame) {
   Guarded chosen(bytes, 3), table(bytes, 5);
   reduce(chosen.data(), problem.pointers(), 100, GetParam().dtype, GetParam().op);
   kernels::reduce(kernels::reduce_table(InstructionSet::kBaseline), table.data(), problem.pointers(), 100,
-                  GetParam().dtype, GetParam().op);
+                  GetParam().dtype, GetParam().op, Origin::kCache);
   EXPECT_EQ(std::memcmp(chosen.data(), table.data(), bytes), 0);
 }
 

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+#include "kernels/origin.h"
+
+namespace customccl::kernels {
+
+// The order in which `total` bytes are gone through: from cache in one run; from memory a step in each of four rows in turn.
+//
+//   row 0   |step 0|step 4|step 8|....     rows of whole pages, as that is how far processors read ahead
+//   row 1   |step 1|step 5|....
+//   row 2   |step 2|....
+//   row 3   |step 3|....
+//   rest    the last run; it comes always, and may be empty
+class Runs {
+ public:
+  // `step` divides a page.
+  Runs(std::size_t total, Origin origin, std::size_t step)
+      : total_(total), step_(step), length_(origin == Origin::kMemory ? total / kRows / kPage * kPage : 0) {}
+
+  // Bytes [begin, end); false when all are through.
+  bool next(std::size_t& begin, std::size_t& end) {
+    if (at_ < length_) {
+      begin = row_ * length_ + at_;
+      end = begin + step_;
+      row_ = (row_ + 1) % kRows;
+      if (row_ == 0) at_ += step_;
+      return true;
+    }
+    if (std::exchange(over_, true)) return false;
+    begin = kRows * length_;
+    end = total_;
+    return true;
+  }
+
+ private:
+  static constexpr std::size_t kRows = 4;
+  static constexpr std::size_t kPage = 4096;
+
+  std::size_t total_, step_;
+  std::size_t length_;  // of a row
+  std::size_t row_ = 0, at_ = 0;
+  bool over_ = false;
+};
+
+// Bytes of a step: 128 to 256 do, 512 are 1.1x, 1 KiB 1.2x slower.
+inline constexpr std::size_t kRunStep = 256;
+
+}  // namespace customccl::kernels
