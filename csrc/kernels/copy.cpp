@@ -17,30 +17,11 @@ namespace kernels {
 namespace {
 
 #if defined(__x86_64__)
-constexpr std::size_t kLine = 64;
 constexpr std::size_t kStringsFrom = 2048;  // below, memcpy uses registers itself
 constexpr std::size_t kLong = 64 << 10;
 
 // Bytes from dst to where a line begins.
 std::size_t before_line(const std::byte* dst) { return -reinterpret_cast<std::uintptr_t>(dst) % kLine; }
-
-// dst is line-aligned. Non-temporal stores have no portable spelling, hence intrinsics. 16-byte ones suffice: four in a
-// row fill a write-combining buffer, and that buffer is the limit. Zen 4, GB/s with 16- / 32- / 64-byte stores: 24.2 /
-// 24.2 / 23.7 at 16 KiB, 27.9 / 27.5 / 27.8 at 256 KiB, 15.6 / 17.9 / 17.4 (within noise) at 64 MiB.
-void stream_lines(std::byte* dst, const std::byte* src, std::size_t lines) {
-  for (std::size_t i = 0; i < lines; ++i, dst += kLine, src += kLine) {
-    const __m128i* from = reinterpret_cast<const __m128i*>(src);
-    __m128i* to = reinterpret_cast<__m128i*>(dst);
-    const __m128i a = _mm_loadu_si128(from);
-    const __m128i b = _mm_loadu_si128(from + 1);
-    const __m128i c = _mm_loadu_si128(from + 2);
-    const __m128i d = _mm_loadu_si128(from + 3);
-    _mm_stream_si128(to, a);
-    _mm_stream_si128(to + 1, b);
-    _mm_stream_si128(to + 2, c);
-    _mm_stream_si128(to + 3, d);
-  }
-}
 
 // Plain stores by registers, where memcpy would use string instructions. Those crawl where the target does not begin a line, and
 // where a line comes from another core's cache (docs/measured-decisions.md). At least a line.

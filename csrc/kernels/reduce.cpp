@@ -3,6 +3,7 @@
 #include <array>
 
 #include "kernels/reduce_table.h"
+#include "kernels/streaming.h"
 #include "platform/cpu.h"
 
 namespace customccl {
@@ -30,15 +31,16 @@ const ReduceTable& reduce_table([[maybe_unused]] InstructionSet set) {
 }
 
 void reduce(const ReduceTable& table, std::byte* dst, std::span<const std::byte* const> sources, std::size_t count,
-            DType dtype, ReduceOp op, Origin origin) {
+            DType dtype, ReduceOp op, const ReduceHints& hints) {
   if (sources.size() == 1) {
     const Equivalent same = of_one_source(dtype);
     const std::array twice{sources[0], sources[0]};
-    loop(table, same)(dst, twice.data(), twice.size(), count * same.parts, origin);
+    loop(table, same)(dst, twice.data(), twice.size(), count * same.parts, hints);
   } else {
     const Equivalent same = equivalent(dtype, op);
-    loop(table, same)(dst, sources.data(), sources.size(), count * same.parts, origin);
+    loop(table, same)(dst, sources.data(), sources.size(), count * same.parts, hints);
   }
+  if (hints.twin != nullptr && hints.store == Store::kStreaming) streaming_fence();
 }
 
 void scale(const ReduceTable& table, std::byte* dst, const std::byte* src, std::size_t count, DType dtype,
@@ -61,8 +63,8 @@ const kernels::ReduceTable& active_table() {
 }  // namespace
 
 void reduce(std::byte* dst, std::span<const std::byte* const> sources, std::size_t count, DType dtype, ReduceOp op,
-            Origin origin) {
-  kernels::reduce(active_table(), dst, sources, count, dtype, op, origin);
+            const ReduceHints& hints) {
+  kernels::reduce(active_table(), dst, sources, count, dtype, op, hints);
 }
 
 void scale(std::byte* dst, const std::byte* src, std::size_t count, DType dtype, std::complex<double> factor) {

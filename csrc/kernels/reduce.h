@@ -6,9 +6,15 @@
 
 #include "base/dtype.h"
 #include "base/reduce_op.h"
-#include "kernels/origin.h"
+#include "kernels/copy.h"
 
 namespace customccl {
+
+struct ReduceHints {
+  Origin origin = Origin::kCache;  // where most of the sources lie
+  std::byte* twin = nullptr;       // begins a cache line: the result goes there, too, while it is at hand,
+  Store store = Store::kPlain;     // by stores of this kind; fenced like a copy()
+};
 
 // dst[i] = sources[0][i] op sources[1][i] op ... op sources[n-1][i], for count elements, strictly in that order.
 //
@@ -18,9 +24,9 @@ namespace customccl {
 // same bits on every rank, for every chunk size and on every instruction set. Therefore a NaN comes out as the one
 // positive quiet NaN, whichever came in (also from one source), and bool as 0 or 1. Threads must agree on
 // flush-to-zero. dst may be equal to any one of the sources; otherwise it overlaps none. n >= 1; is_defined(op, dtype)
-// holds. `origin` is where most of the sources lie.
+// holds.
 void reduce(std::byte* dst, std::span<const std::byte* const> sources, std::size_t count, DType dtype, ReduceOp op,
-            Origin origin = Origin::kCache);
+            const ReduceHints& hints = {});
 
 // dst[i] = src[i] * factor. dst may be src. Floating and complex types; real types use factor.real(). The factor is
 // rounded to what the type accumulates in; a complex element times a real factor is scaled part by part.

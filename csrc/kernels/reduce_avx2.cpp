@@ -10,8 +10,9 @@ namespace {
 struct Avx2 {
   template <class Element, class Operation>
   [[gnu::target("avx2,f16c")]]
-  static void reduce(std::byte* dst, const std::byte* const* sources, std::size_t n, std::size_t count, Origin origin) {
-    reduce_loop<InstructionSet::kAvx2, Element, Operation>(dst, sources, n, count, origin);
+  static void reduce(std::byte* dst, const std::byte* const* sources, std::size_t n, std::size_t count,
+                     const ReduceHints& hints) {
+    reduce_loop<InstructionSet::kAvx2, Element, Operation>(dst, sources, n, count, hints);
   }
   template <class Element>
   [[gnu::target("avx2,f16c")]]

@@ -7,8 +7,9 @@ namespace {
 
 struct Baseline {
   template <class Element, class Operation>
-  static void reduce(std::byte* dst, const std::byte* const* sources, std::size_t n, std::size_t count, Origin origin) {
-    reduce_loop<InstructionSet::kBaseline, Element, Operation>(dst, sources, n, count, origin);
+  static void reduce(std::byte* dst, const std::byte* const* sources, std::size_t n, std::size_t count,
+                     const ReduceHints& hints) {
+    reduce_loop<InstructionSet::kBaseline, Element, Operation>(dst, sources, n, count, hints);
   }
   template <class Element>
   static void scale(std::byte* dst, const std::byte* src, std::size_t count, std::complex<double> factor) {

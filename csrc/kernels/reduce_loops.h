@@ -14,6 +14,7 @@
 #include "kernels/operations.h"
 #include "kernels/reduce_table.h"
 #include "kernels/runs.h"
+#include "kernels/streaming.h"
 
 // The loops behind reduce() and scale(), and the table of them for one instruction set. Included by one file per set.
 //
@@ -123,23 +124,46 @@ template <InstructionSet isa, class Element, class Operation, std::size_t strip>
   return reduce_many<isa, Element, Operation, strip>(dst, sources, n, begin, count);
 }
 
+// The elements from `begin` on, fewer than a long strip.
+template <InstructionSet isa, class Element, class Operation>
+[[gnu::always_inline]] inline void reduce_rest(std::byte* dst, const std::byte* const* sources, std::size_t n,
+                                               std::size_t begin, std::size_t count) {
+  if constexpr (Element::kByBlocks) {
+    if (count - begin >= kWorthPadding) return reduce_padded<isa, Element, Operation>(dst, sources, n, begin, count);
+  } else {
+    if (n > 2) begin = reduce_many<isa, Element, Operation, kMiddleStrip<Element>>(dst, sources, n, begin, count);
+    begin = reduce_strips<isa, Element, Operation, kShortStrip<Element>>(dst, sources, n, begin, count);
+  }
+  reduce_strips<isa, Element, Operation, 1>(dst, sources, n, begin, count);
+}
+
+// Bytes [begin, end) of the result to the twin, too, where `begin` begins a line.
+[[gnu::always_inline]] inline void copy_to_twin(const ReduceHints& hints, const std::byte* dst, std::size_t begin,
+                                                std::size_t end) {
+#if defined(__x86_64__)
+  if (hints.store == Store::kStreaming) {
+    const std::size_t lines = (end - begin) / kLine;
+    stream_lines(hints.twin + begin, dst + begin, lines);
+    begin += lines * kLine;
+  }
+#endif
+  std::memcpy(hints.twin + begin, dst + begin, end - begin);
+}
+
 template <InstructionSet isa, class Element, class Operation>
 [[gnu::always_inline]] inline void reduce_loop(std::byte* dst, const std::byte* const* sources, std::size_t n,
-                                               std::size_t count, Origin origin) {
+                                               std::size_t count, const ReduceHints& given) {
+  const ReduceHints hints = given;  // what is written could change what is behind a reference
   constexpr std::size_t kStep = std::max(kRunStep, kLongStrip<Element> * Element::kSize);
-  Runs runs(count * Element::kSize, n == 2 ? origin : Origin::kCache, kStep);
+  Runs runs(count * Element::kSize, n == 2 ? hints.origin : Origin::kCache, kStep, hints.twin != nullptr);
   std::size_t i = 0, begin = 0, end = 0;
   while (runs.next(begin, end)) {
     i = reduce_strips<isa, Element, Operation, kLongStrip<Element>>(dst, sources, n, begin / Element::kSize,
                                                                     end / Element::kSize);
+    if (hints.twin != nullptr && !runs.over()) copy_to_twin(hints, dst, begin, end);
   }
-  if constexpr (Element::kByBlocks) {
-    if (count - i >= kWorthPadding) return reduce_padded<isa, Element, Operation>(dst, sources, n, i, count);
-  } else {
-    if (n > 2) i = reduce_many<isa, Element, Operation, kMiddleStrip<Element>>(dst, sources, n, i, count);
-    i = reduce_strips<isa, Element, Operation, kShortStrip<Element>>(dst, sources, n, i, count);
-  }
-  reduce_strips<isa, Element, Operation, 1>(dst, sources, n, i, count);
+  reduce_rest<isa, Element, Operation>(dst, sources, n, i, count);
+  if (hints.twin != nullptr) copy_to_twin(hints, dst, begin, end);
 }
 
 template <class Wide>

@@ -7,7 +7,7 @@
 
 #include "base/dtype.h"
 #include "base/reduce_op.h"
-#include "kernels/origin.h"
+#include "kernels/reduce.h"
 #include "platform/cpu.h"
 
 // The compiled loops, a table per instruction set. reduce() and scale() use that of instruction_set(), tests use all.
@@ -16,7 +16,7 @@ namespace customccl::kernels {
 
 // At least two sources.
 using ReduceLoop = void (*)(std::byte* dst, const std::byte* const* sources, std::size_t n, std::size_t count,
-                            Origin origin);
+                            const ReduceHints& hints);
 using ScaleLoop = void (*)(std::byte* dst, const std::byte* src, std::size_t count, std::complex<double> factor);
 
 // A loop is null where the operation is undefined or is carried out by another element type's loop (reduce.cpp).
@@ -30,7 +30,7 @@ const ReduceTable& reduce_table(InstructionSet set);
 
 // reduce() and scale() of kernels/reduce.h by a given table.
 void reduce(const ReduceTable& table, std::byte* dst, std::span<const std::byte* const> sources, std::size_t count,
-            DType dtype, ReduceOp op, Origin origin);
+            DType dtype, ReduceOp op, const ReduceHints& hints);
 void scale(const ReduceTable& table, std::byte* dst, const std::byte* src, std::size_t count, DType dtype,
            std::complex<double> factor);
 

@@ -7,7 +7,8 @@
 
 namespace customccl::kernels {
 
-// The order in which `total` bytes are gone through: from cache in one run; from memory a step in each of four rows in turn.
+// The order in which `total` bytes are gone through: from cache one after the other, in one run or step by step; from memory a step in
+// each of four rows in turn.
 //
 //   row 0   |step 0|step 4|step 8|....     rows of whole pages, as that is how far processors read ahead
 //   row 1   |step 1|step 5|....
@@ -17,30 +18,40 @@ namespace customccl::kernels {
 class Runs {
  public:
   // `step` divides a page.
-  Runs(std::size_t total, Origin origin, std::size_t step)
-      : total_(total), step_(step), length_(origin == Origin::kMemory ? total / kRows / kPage * kPage : 0) {}
+  Runs(std::size_t total, Origin origin, std::size_t step, bool stepwise = false) : total_(total), step_(step) {
+    if (origin == Origin::kMemory) length_ = total / kRows / kPage * kPage;
+    if (length_ != 0) {
+      rows_ = kRows;
+    } else if (stepwise) {
+      length_ = total / step * step;
+    }
+  }
 
   // Bytes [begin, end); false when all are through.
   bool next(std::size_t& begin, std::size_t& end) {
     if (at_ < length_) {
       begin = row_ * length_ + at_;
       end = begin + step_;
-      row_ = (row_ + 1) % kRows;
-      if (row_ == 0) at_ += step_;
+      if (++row_ == rows_) {
+        row_ = 0;
+        at_ += step_;
+      }
       return true;
     }
     if (std::exchange(over_, true)) return false;
-    begin = kRows * length_;
+    begin = rows_ * length_;
     end = total_;
     return true;
   }
+  // Whether that was the last.
+  bool over() const { return over_; }
 
  private:
   static constexpr std::size_t kRows = 4;
   static constexpr std::size_t kPage = 4096;
 
   std::size_t total_, step_;
-  std::size_t length_;  // of a row
+  std::size_t rows_ = 1, length_ = 0;  // of each row
   std::size_t row_ = 0, at_ = 0;
   bool over_ = false;
 };

@@ -6,8 +6,8 @@ namespace customccl::shm {
 
 namespace {
 
-// Where the kernel, which knows plain stores only, writes a block: the output where it lies consecutively, else the published
-// staging, else scratch.
+// Where the kernel writes a block: the output where it lies consecutively, else scratch, as the kernel reads what it has written, or the
+// staging where that is all the same.
 std::byte* destination(const Context& context, const Operation& op, const Reduction& piece, std::size_t done,
                        std::size_t element) {
   if (piece.output != nullptr && piece.output->contiguous())
@@ -16,12 +16,11 @@ std::byte* destination(const Context& context, const Operation& op, const Reduct
   return context.scratch.output();
 }
 
-// Whether the whole piece can go to the kernel at once: nothing has to be packed, unpacked or copied on.
+// Whether the whole piece can go to the kernel at once: nothing has to be packed or unpacked.
 bool direct(const Operation& op, const Reduction& piece) {
   const bool input_ready = piece.own == nullptr || (piece.own->contiguous() && !scaled(*op.call));
-  const bool one_target =
-      piece.output == nullptr ? op.store == Store::kPlain : piece.output->contiguous() && piece.published == nullptr;
-  return input_ready && one_target;
+  const bool target_ready = piece.output == nullptr ? op.store == Store::kPlain : piece.output->contiguous();
+  return input_ready && target_ready;
 }
 
 }  // namespace
@@ -31,13 +30,7 @@ void reduce_piece(const Context& context, const Operation& op, Reduction& piece)
   const Call& call = *op.call;
   const std::size_t element = size_of(call.dtype);
   const auto size = static_cast<std::size_t>(context.size());
-  if (direct(op, piece)) {
-    if (piece.own != nullptr)
-      piece.staged[static_cast<std::size_t>(context.rank())] = piece.own->at(piece.own_first, element);
-    return reduce(destination(context, op, piece, 0, element), {piece.staged.data(), size}, piece.count, call.dtype,
-                  call.reduce_op, piece.origin);
-  }
-  const std::size_t block = Scratch::kBytes / element;
+  const std::size_t block = direct(op, piece) ? piece.count : Scratch::kBytes / element;
   std::array<const std::byte*, kMaxMembers> sources;
   for (std::size_t done = 0; done < piece.count; done += block) {
     const std::size_t count = std::min(block, piece.count - done);
@@ -47,8 +40,9 @@ void reduce_piece(const Context& context, const Operation& op, Reduction& piece)
                             : piece.staged[member] + done * element;
     }
     std::byte* target = destination(context, op, piece, done, element);
-    reduce(target, {sources.data(), size}, count, call.dtype, call.reduce_op, piece.origin);
-    if (piece.published != nullptr) copy(piece.published + done * element, target, count * element, op.store);
+    std::byte* published = piece.published == nullptr ? nullptr : piece.published + done * element;
+    std::byte* twin = published == target ? nullptr : published;
+    reduce(target, {sources.data(), size}, count, call.dtype, call.reduce_op, {piece.origin, twin, op.store});
     if (piece.output != nullptr && !piece.output->contiguous()) {
       unpack(*piece.output, piece.output_first + done, count, target, element, Store::kPlain);
     }

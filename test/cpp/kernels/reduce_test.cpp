@@ -41,13 +41,13 @@ struct Problem {
   }
 
   // dst is sources[alias], or a buffer of its own where there is no such source.
-  void check(InstructionSet set, std::size_t alias, Origin origin = Origin::kCache) const {
+  void check(InstructionSet set, std::size_t alias, const ReduceHints& hints = {}) const {
     std::vector<Guarded> copies = sources_;
     Guarded own(expected_.size(), count_ % 61);
     Guarded& dst = alias < copies.size() ? copies[alias] : own;
     std::vector<const std::byte*> from;
     for (const Guarded& copy : copies) from.push_back(copy.data());
-    kernels::reduce(kernels::reduce_table(set), dst.data(), from, count_, what_.dtype, what_.op, origin);
+    kernels::reduce(kernels::reduce_table(set), dst.data(), from, count_, what_.dtype, what_.op, hints);
     ASSERT_EQ(first_difference(dst), count_) << where(set, alias);
     ASSERT_TRUE(dst.guards_intact()) << where(set, alias);
     for (std::size_t k = 0; k < copies.size(); ++k) {
@@ -56,7 +56,6 @@ struct Problem {
     }
   }
 
- private:
   std::size_t first_difference(const Guarded& dst) const {
     const std::size_t size = size_of(what_.dtype);
     for (std::size_t i = 0; i < count_; ++i) {
@@ -65,6 +64,7 @@ struct Problem {
     return count_;
   }
 
+ private:
   std::string where(InstructionSet set, std::size_t alias) const {
     return to_string(what_) + " on " + customccl::to_string(set) + ", " + std::to_string(sources_.size()) +
            " sources, dst is " + std::to_string(alias);
@@ -96,13 +96,34 @@ TEST_P(Reduce, GivesTheOracleForManyStrips) {
   }
 }
 
+// The result goes to a second place, too: in steps, in rows, and what is less than a step.
+TEST_P(Reduce, WritesATwin) {
+  const std::size_t size = size_of(GetParam().dtype);
+  const std::size_t pages = 4 * 4096 / size;
+  for (const std::size_t count : {std::size_t{1}, 256 / size - 1, 256 / size, 1000 / size + 1, pages, pages + 77}) {
+    for (const std::size_t n : {1u, 2u, 3u}) {
+      const Problem problem(GetParam(), n, count);
+      for (const InstructionSet set : instruction_sets()) {
+        for (const Origin origin : {Origin::kCache, Origin::kMemory}) {
+          for (const Store store : {Store::kPlain, Store::kStreaming}) {
+            Guarded twin(count * size);
+            ASSERT_NO_FATAL_FAILURE(problem.check(set, n, {origin, twin.data(), store}));
+            ASSERT_EQ(problem.first_difference(twin), count) << to_string(GetParam()) << " of " << n;
+            ASSERT_TRUE(twin.guards_intact()) << to_string(GetParam()) << " of " << n;
+          }
+        }
+      }
+    }
+  }
+}
+
 // Read in rows of whole pages: as much as makes rows of one page and of three, with something left over.
 TEST_P(Reduce, GivesTheOracleForWhatLiesInMemory) {
   const std::size_t pages = 4 * 4096 / size_of(GetParam().dtype);
   for (const std::size_t count : {pages - 1, pages, pages + 77, 3 * pages + 5}) {
     const Problem problem(GetParam(), 2, count);
     for (const InstructionSet set : instruction_sets()) {
-      for (const std::size_t alias : {0u, 2u}) ASSERT_NO_FATAL_FAILURE(problem.check(set, alias, Origin::kMemory));
+      for (const std::size_t alias : {0u, 2u}) ASSERT_NO_FATAL_FAILURE(problem.check(set, alias, {Origin::kMemory}));
     }
   }
 }
@@ -122,7 +143,7 @@ TEST_P(Reduce, ByTheChosenInstructionSetIsTheSame) {
   Guarded chosen(bytes, 3), table(bytes, 5);
   reduce(chosen.data(), problem.pointers(), 100, GetParam().dtype, GetParam().op);
   kernels::reduce(kernels::reduce_table(InstructionSet::kBaseline), table.data(), problem.pointers(), 100,
-                  GetParam().dtype, GetParam().op, Origin::kCache);
+                  GetParam().dtype, GetParam().op, {});
   EXPECT_EQ(std::memcmp(chosen.data(), table.data(), bytes), 0);
 }
 

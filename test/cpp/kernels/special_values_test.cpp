@@ -111,7 +111,7 @@ TEST_P(SpecialValues, AreReducedLikeTheOracleOnEveryInstructionSet) {
   for (const InstructionSet set : instruction_sets()) {
     Elements result(expected.size());
     const std::vector<const std::byte*> sources{first.data(), second.data()};
-    kernels::reduce(kernels::reduce_table(set), result.data(), sources, n * n, dtype, op, Origin::kMemory);
+    kernels::reduce(kernels::reduce_table(set), result.data(), sources, n * n, dtype, op, {Origin::kMemory});
     for (std::size_t i = 0; i < n * n; ++i) {
       ASSERT_EQ(std::memcmp(result.data() + i * size, expected.data() + i * size, size), 0)
           << to_string(GetParam()) << " on " << customccl::to_string(set) << ": values " << i / n << " and " << i % n;
@@ -135,11 +135,11 @@ TEST_P(SpecialValues, DoNotDependOnThePlaceInTheBuffer) {
       }
       std::vector<const std::byte*> at(sources_count);
       for (std::size_t k = 0; k < sources_count; ++k) at[k] = sources[k].data();
-      kernels::reduce(kernels::reduce_table(set), whole.data(), at, n, dtype, op, Origin::kCache);
+      kernels::reduce(kernels::reduce_table(set), whole.data(), at, n, dtype, op, {});
       for (std::size_t i = 0; i < n; ++i) {
         Elements single(size);
         for (std::size_t k = 0; k < sources_count; ++k) at[k] = sources[k].data() + i * size;
-        kernels::reduce(kernels::reduce_table(set), single.data(), at, 1, dtype, op, Origin::kCache);
+        kernels::reduce(kernels::reduce_table(set), single.data(), at, 1, dtype, op, {});
         ASSERT_EQ(std::memcmp(single.data(), whole.data() + i * size, size), 0) << i << " of " << sources_count;
       }
     }
