@@ -59,14 +59,17 @@ bool registers_are_faster(const std::byte* dst, std::size_t bytes, Origin origin
 
 }  // namespace
 
-void streaming_copy(std::byte* dst, const std::byte* src, std::size_t bytes) {
+void streaming_copy(std::byte* dst, const std::byte* src, std::size_t bytes, [[maybe_unused]] Origin origin) {
 #if defined(__x86_64__)
   // A partly written line would be combined with its old bytes by a slow read, so both ends are plain.
   const std::size_t head = std::min(bytes, before_line(dst));
   const std::size_t lines = (bytes - head) / kLine;
   const std::size_t done = head + lines * kLine;
   if (head != 0) std::memcpy(dst, src, head);
-  stream_lines(dst + head, src + head, lines);
+  std::size_t at = 0, end = 0;
+  for (Runs runs(lines * kLine, origin, kRunStep); runs.next(at, end);) {
+    stream_lines(dst + head + at, src + head + at, (end - at) / kLine);
+  }
   if (done != bytes) std::memcpy(dst + done, src + done, bytes - done);
 #else
   if (bytes != 0) std::memcpy(dst, src, bytes);  // arm64: its non-temporal store is only a hint
@@ -92,7 +95,7 @@ void copy(std::byte* dst, const std::byte* src, std::size_t bytes, Store store, 
     std::memcpy(dst, src, bytes);
     return;
   }
-  kernels::streaming_copy(dst, src, bytes);
+  kernels::streaming_copy(dst, src, bytes, origin);
   kernels::streaming_fence();
 }
 

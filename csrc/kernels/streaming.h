@@ -2,6 +2,8 @@
 
 #include <cstddef>
 
+#include "kernels/origin.h"
+
 #if defined(__x86_64__)
 #include <emmintrin.h>
 #endif
@@ -33,7 +35,7 @@ inline constexpr std::size_t kLine = 64;
 #endif
 
 // Copies like memcpy, but whole cache lines of dst bypass the caches. Before anything is published: streaming_fence().
-void streaming_copy(std::byte* dst, const std::byte* src, std::size_t bytes);
+void streaming_copy(std::byte* dst, const std::byte* src, std::size_t bytes, Origin origin);
 
 // Orders all streaming stores of this thread before its later stores. A release store alone does not on x86.
 void streaming_fence();

@@ -28,7 +28,7 @@ struct Pack {
   using Memory = const std::byte*;
   static void move(Packed packed, Memory memory, std::size_t bytes) { std::memcpy(packed, memory, bytes); }
   static void stream(Packed packed, Memory memory, std::size_t bytes) {
-    kernels::streaming_copy(packed, memory, bytes);
+    kernels::streaming_copy(packed, memory, bytes, Origin::kCache);
   }
 };
 
@@ -37,7 +37,7 @@ struct Unpack {
   using Memory = std::byte*;
   static void move(Packed packed, Memory memory, std::size_t bytes) { std::memcpy(memory, packed, bytes); }
   static void stream(Packed packed, Memory memory, std::size_t bytes) {
-    kernels::streaming_copy(memory, packed, bytes);
+    kernels::streaming_copy(memory, packed, bytes, Origin::kCache);
   }
 };
 
@@ -126,10 +126,10 @@ bool in_one_run(const View& view) { return view.contiguous() || view.layout->dim
 
 }  // namespace
 
-void pack(std::byte* dst, const View& view, std::size_t first, std::size_t count, std::size_t element_size,
-          Store store) {
+void pack(std::byte* dst, const View& view, std::size_t first, std::size_t count, std::size_t element_size, Store store,
+          Origin origin) {
   if (count == 0) return;
-  if (in_one_run(view)) return copy(dst, view.at(first, element_size), count * element_size, store);
+  if (in_one_run(view)) return copy(dst, view.at(first, element_size), count * element_size, store, origin);
   move<Pack>(view, first, count, dst, element_size, store);
 }
 
