@@ -4,7 +4,7 @@
  *
  * handover SECONDS A B BYTES...   prints a JSON list of {"bytes", "in_ns", "out_ns"}: medians of the slower process, of the fastest
  * way to do it: pieces of 16 KiB to 1 MiB; always in the same place, or moving on through a window of 1 or 2 MiB; plain stores,
- * or non-temporal ones. Waiting for the other does not count.
+ * or non-temporal ones, read in one run or at four places in turn. Waiting for the other does not count.
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -19,11 +19,18 @@
 #include "streaming.h"
 #include "sync.h"
 
-enum { kMost = 4001, kLeast = 5, kLargestPiece = 1 << 20, kLargestWindow = 2 << 20, kSpins = 20000 };
+enum { kMost = 4001, kLeast = 5, kLargestPiece = 1 << 20, kLargestWindow = 2 << 20, kSpins = 20000, kMostWays = 36 };
+
+typedef void (*copying)(char*, const char*, size_t);
+
+static const struct {
+  copying put, take;
+} kKinds[] = {{copy_plain, copy_plain}, {copy_streaming, copy_plain}, {copy_streaming, copy_in_rows}};
+enum { kKindCount = sizeof kKinds / sizeof *kKinds };
 
 struct way {
   size_t piece, window;
-  int streaming;
+  int kind;
 };
 
 struct times {
@@ -55,7 +62,7 @@ static struct times slower(struct times mine) {
 
 /* Of one tensor; `step` counts the pieces of all. */
 static struct times hand_over(const struct way* way, const struct tensor* tensor, size_t* step) {
-  void (*put)(char*, const char*, size_t) = way->streaming ? copy_streaming : copy_plain;
+  const copying put = kKinds[way->kind].put, take = kKinds[way->kind].take;
   struct times spent = {0, 0};
   for (size_t done = 0; done < tensor->bytes; done += way->piece, ++*step) {
     const size_t place = *step % (way->window / way->piece) * way->piece;
@@ -65,7 +72,7 @@ static struct times hand_over(const struct way* way, const struct tensor* tensor
     spent.in += sync_now() - begin;
     meet();
     const int64_t again = sync_now();
-    copy_plain(tensor->own + done, theirs, way->piece);
+    take(tensor->own + done, theirs, way->piece);
     spent.out += sync_now() - again;
     if (way->window < 2 * way->piece) meet(); /* else the place is written again only after the next meeting */
   }
@@ -95,8 +102,8 @@ static struct times fastest(const struct tensor* tensor, double seconds) {
   const size_t whole = tensor->bytes < kLargestPiece ? tensor->bytes : kLargestPiece;
   for (size_t piece = whole; piece == whole || piece >= 16 << 10; piece /= 4) {
     const size_t windows[] = {piece, kLargestWindow / 2, kLargestWindow};
-    for (int i = 0; i < 6; ++i) {
-      const struct way way = {piece, windows[i / 2], i % 2};
+    for (int i = 0; i < 3 * kKindCount; ++i) {
+      const struct way way = {piece, windows[i / kKindCount], i % kKindCount};
       best = faster(best, measure(&way, tensor, seconds));
     }
   }
@@ -115,7 +122,7 @@ int main(int argc, char** argv) {
     const struct tensor tensor = {aligned_alloc(4096, bytes + 4096), aligned_alloc(4096, bytes + 4096), bytes};
     if (tensor.own == NULL || tensor.fresh == NULL) return 1;
     memset(tensor.fresh, 1 + rank, bytes);
-    const struct times best = fastest(&tensor, atof(argv[1]) / 24);
+    const struct times best = fastest(&tensor, atof(argv[1]) / kMostWays);
     if (rank == 0) {
       printf("%s{\"bytes\": %zu, \"in_ns\": %lld, \"out_ns\": %lld}", i == 4 ? "[" : ", ", bytes, (long long)best.in, (long long)best.out);
     }

@@ -7,6 +7,16 @@
 
 static inline void copy_plain(char* to, const char* from, size_t bytes) { memcpy(to, from, bytes); }
 
+/* At four places in turn, as what lies in memory is read faster so; the rest in one run. */
+static inline void copy_in_rows(char* to, const char* from, size_t bytes) {
+  enum { kRows = 4, kStep = 256 };
+  const size_t row = bytes / kRows / 4096 * 4096;
+  for (size_t at = 0; at < row; at += kStep) {
+    for (size_t i = 0; i < kRows; ++i) memcpy(to + i * row + at, from + i * row + at, kStep);
+  }
+  memcpy(to + kRows * row, from + kRows * row, bytes - kRows * row);
+}
+
 /* Aligned to 64 bytes, of whole lines. */
 #if defined(__SSE2__)
 #include <emmintrin.h>

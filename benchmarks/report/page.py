@@ -43,10 +43,10 @@ UNDER_TARGETS = """\
 <sub>Out of reach: what no backend can spare, measured in the same run, takes longer than the target. A backend that
 only exchanges flags has every rank write one word to each other rank and wait for theirs; it checks, copies and
 returns nothing. Handing over: each of two processes copies from its memory into shared memory, and what the other put
-there over it, in pieces, in the fastest of 6 to 24 ways (size of the pieces, window, kind of store). C level, where it
-stands beside the floor: what a c10d backend takes more than the floor that only hands the tensor's address to the C
-interface, in turns with the other backends; the C tables repeat one call, so its data and code stay in the
-caches.</sub>"""
+there over it, in pieces, in the fastest of 9 to 36 ways (size of the pieces, window, kind of store, order of reading).
+C level, where it stands beside the floor: what a c10d backend takes more than the floor that only hands the tensor's
+address to the C interface, in turns with the other backends; the C tables repeat one call, so its data and code stay
+in the caches.</sub>"""
 UNDER_TABLES = """\
 <sub>p50, p5, p95, p99 of the time t of one call, the maximum over ranks; algbw = S / t; busbw = algbw x factor;
 GB = 1e9 bytes. S and factor of each operation: [definitions](#definitions). Ratios: time of the peer / time of

@@ -69,8 +69,7 @@ Status run_staged(const Context& context, Operation& op, std::uint32_t phase) {
     const std::size_t before = (phase - 1) * op.chunk * size_of(op.call->dtype);
     copy_out(context, op, phase - 1, [&](int member) {
       const std::byte* shown = context.shown.input(member);
-      return shown != nullptr ? Staged{shown + before, Origin::kCache}
-                              : context.staging.slot(member, turn - 1, op.room);
+      return shown != nullptr ? Staged{shown + before} : context.staging.slot(member, turn - 1, op.room);
     });
   }
   return {};
@@ -80,8 +79,7 @@ Status run_inline(const Context& context, Operation& op, std::uint32_t phase) {
   if (phase == 0) {
     if (sends(*op.call)) copy_in(op, 0, context.members.own_line(op.first_turn).payload);
   } else {
-    copy_out(context, op, 0,
-             [&](int member) { return Staged{context.members.line(member, op.first_turn).payload, Origin::kCache}; });
+    copy_out(context, op, 0, [&](int member) { return Staged{context.members.line(member, op.first_turn).payload}; });
   }
   return {};
 }

@@ -51,9 +51,7 @@ Status run_inline(const Context& context, Operation& op, std::uint32_t phase) {
   if (phase == 0) {
     stage_inputs(context.members.own_line(op.first_turn).payload, op);
   } else {
-    reduce_staged(context, op, [&](int member) {
-      return Staged{context.members.line(member, op.first_turn).payload, Origin::kCache};
-    });
+    reduce_staged(context, op, [&](int member) { return Staged{context.members.line(member, op.first_turn).payload}; });
   }
   return {};
 }

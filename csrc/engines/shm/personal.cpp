@@ -129,7 +129,7 @@ void copy_out(const Context& context, const Operation& op, std::uint32_t phase) 
     const Outgoing outgoing = layout_of(context, op, sender, context.rank());
     const Range range = chunk_of(count, outgoing.chunk, phase - 1);
     if (range.count == 0) continue;
-    const Staged from = (outgoing.in_line ? Staged{context.members.line(sender, op.first_turn).payload, Origin::kCache}
+    const Staged from = (outgoing.in_line ? Staged{context.members.line(sender, op.first_turn).payload}
                                           : context.staging.slot(sender, op.first_turn + phase - 1, outgoing.room)) +
                         outgoing.place;
     unpack(output_from(call, sender), range.first, range.count, from.data, size_of(call.dtype), op.output_store,

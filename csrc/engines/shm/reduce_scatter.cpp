@@ -51,7 +51,7 @@ void reduce_own(const Context& context, const Operation& op, std::size_t index, 
     if (member == context.rank()) continue;
     const std::byte* shown = context.shown.input(member);
     piece.take(member, shown != nullptr
-                           ? Staged{shown + first * size_of(op.call->dtype), Origin::kCache}
+                           ? Staged{shown + first * size_of(op.call->dtype)}
                            : context.staging.slot(member, turn - 1, op.room) + place(op, member, context.rank()));
   }
   piece.own = &op.call->inputs[rank];

@@ -16,7 +16,7 @@ namespace customccl::shm {
 // What a member has put down for others to read.
 struct Staged {
   const std::byte* data;
-  Origin origin;
+  Origin origin = Origin::kCache;
   Staged operator+(std::size_t bytes) const { return {data + bytes, origin}; }
 };
 

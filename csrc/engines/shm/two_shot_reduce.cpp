@@ -65,7 +65,7 @@ void reduce_own(const Context& context, const Operation& op, std::size_t index, 
   for (int member = 0; member < context.size(); ++member) {
     if (member == context.rank()) continue;
     const std::byte* shown = context.shown.input(member);
-    piece.take(member, shown != nullptr ? Staged{shown + before, Origin::kCache}
+    piece.take(member, shown != nullptr ? Staged{shown + before}
                                         : context.staging.slot(member, turn - 1, op.room) + slice.place);
   }
   piece.own = &op.call->inputs[0];
@@ -88,7 +88,7 @@ void copy_out(const Context& context, const Operation& op, std::size_t index, st
     const int owner = (context.rank() + step) % context.size();
     const Slice slice = slice_of(context, op, index, owner);
     const std::byte* shown = context.shown.output(owner);
-    const Staged source = shown != nullptr ? Staged{shown + slice.range.first * element, Origin::kCache}
+    const Staged source = shown != nullptr ? Staged{shown + slice.range.first * element}
                                            : context.staging.slot(owner, turn - 1, op.room) + slice.place;
     unpack(op.call->outputs[0], slice.range.first, slice.range.count, source.data, element, store, source.origin);
   }
