@@ -25,7 +25,8 @@ struct Reduction {
   }
 };
 
-// Carries it out, block by block, so that what is read twice is still in the first-level cache.
+// Carries it out: at once where input and output lie consecutively, else block by block, so that what is read twice is still in the
+// first-level cache.
 void reduce_piece(const Context& context, const Operation& op, Reduction& piece);
 
 }  // namespace customccl::shm

@@ -53,6 +53,11 @@ TEST(SmallSettings, CollectivesAreRightWithoutProcessBarriersAndWithStreamingSto
             0);
 }
 
+TEST(SmallSettings, CollectivesAreRightWithStreamingStoresAlone) {
+  const Watchdog watchdog("the suites with streaming stores");
+  EXPECT_EQ(run_again("Ranks/Collectives.*/1:Ranks/Collectives.*/2", {"CUSTOMCCL_STORE_POLICY=streaming"}), 0);
+}
+
 TEST(SmallSettings, CollectivesAreRightInSlotsThatAreNoWholeNumberOfCacheLines) {
   const Watchdog watchdog("the suites with odd slots");
   EXPECT_EQ(run_again("Ranks/Collectives.AreRightBackToBack*/2", {"CUSTOMCCL_SLOT_BYTES=5001"}), 0);

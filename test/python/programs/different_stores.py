@@ -18,8 +18,8 @@ def data(of_rank: int, turn: int, count: int) -> torch.Tensor:
 
 
 for turn in range(1500):
-    count = dice.choice([1, 100, 200, 300, 500, 512, 513, 1000, 2000, 20_000]) + dice.randrange(3)
-    operation, root = dice.randrange(4), dice.randrange(size)
+    count = dice.choice([1, 100, 200, 300, 500, 512, 513, 1000, 2000, 20_000, 60_000]) + dice.randrange(3)
+    operation, root = dice.randrange(5), dice.randrange(size)
     mine = data(rank, turn, count)
     everybody = [data(member, turn, count) for member in range(size)]
     if operation == 0:
@@ -32,6 +32,9 @@ for turn in range(1500):
         mine, sent = torch.empty(size * count, dtype=torch.int64), mine
         dist.all_gather_into_tensor(mine, sent)
         right = torch.cat(everybody)
+    elif operation == 3:
+        dist.reduce(mine, root)
+        right = torch.stack(everybody).sum(0) if rank == root else mine
     else:
         sent = torch.cat([mine + 1000 * member for member in range(size)])
         mine = torch.empty(size * count, dtype=torch.int64)
