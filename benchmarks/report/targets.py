@@ -278,6 +278,10 @@ def communication(factor: float) -> Check:
         ours, gloo = (
             intervals.paired_difference(line.samples(peer), line.samples(FLOOR)).median for peer in (OURS, "gloo")
         )
+        if (
+            -ours > gloo / factor
+        ):  # a step cannot be faster than one that communicates nothing by more than is to be shown
+            return TOO_NOISY
         text = f"{words.time(ours)}; gloo {words.time(gloo)}"
         return Verdict(text, ours <= 0 or gloo / ours >= factor)
 

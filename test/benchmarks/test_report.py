@@ -65,6 +65,13 @@ def test_what_a_peer_cannot_do_is_a_gap_with_its_reason(written: Path) -> None:
     assert "- Missing: deepspeed: not here" in written.read_text()
 
 
+@pytest.mark.parametrize(("ours", "verdict"), [(790.0, "reached"), (700.0, "?")])
+def test_a_step_much_faster_than_one_that_communicates_nothing_proves_nothing(ours: float, verdict: str) -> None:
+    steps = cell("ddp_step", 0, {OURS: peer(ours), "gloo": peer(900.0), FLOOR: peer(800.0)}, style="step")
+    rows = {(what, target): seen for what, target, _, seen in aims.rows(made_up([steps]))}
+    assert rows["DDP step: communication", "5x below gloo"] == verdict
+
+
 def test_targets_are_reached_missed_or_unknown() -> None:
     rows = {(what, target): verdict for what, target, _, verdict in aims.rows(made_up(usual()))}
     assert rows["`dist.all_reduce` 8 B", "floor + 0.3 us"] == "reached"
