@@ -278,9 +278,8 @@ def communication(factor: float) -> Check:
         ours, gloo = (
             intervals.paired_difference(line.samples(peer), line.samples(FLOOR)).median for peer in (OURS, "gloo")
         )
-        if (
-            -ours > gloo / factor
-        ):  # a step cannot be faster than one that communicates nothing by more than is to be shown
+        # A step cannot be faster than one that communicates nothing, by more than is to be shown.
+        if -ours > gloo / factor:
             return TOO_NOISY
         text = f"{words.time(ours)}; gloo {words.time(gloo)}"
         return Verdict(text, ours <= 0 or gloo / ours >= factor)

@@ -30,13 +30,15 @@ struct Operation {
   // Whose staged bytes this rank reads after each turn, from the start of their slots: a rank, or one of these.
   static constexpr int kNobody = -2, kEverybody = -1;
   int reads = kNobody;
-  std::size_t staged_bytes = 0;          // what this rank stages in all, for the store policy
-  Store store = Store::kPlain;           // into staging
-  Store output_store = Store::kPlain;    // into outputs that are only moved, not reduced
-  Origin input_origin = Origin::kCache;  // where the inputs of those lie
-  bool measured = false;                 // the store policy learns from this one
-  Clock::time_point resumed{};           // when phase 0, then phase 1 began
-  Nanos spent{0};                        // in phase 0: the wait for late peers that follows does not count
+  std::size_t staged_bytes = 0;        // what this rank stages in all, for the store policy
+  Store store = Store::kPlain;         // into staging
+  Store output_store = Store::kPlain;  // into outputs that are only moved, not reduced
+  bool measured = false;               // the store policy learns from this one
+  Clock::time_point resumed{};         // when phase 0, then phase 1 began
+  Nanos spent{0};                      // in phase 0: the wait for late peers that follows does not count
+
+  // Where the inputs lie that are only moved: outputs are written around the caches where no tensor will be found in them.
+  Origin input_origin() const { return origin_of(output_store); }
 };
 
 }  // namespace customccl

@@ -11,6 +11,9 @@ namespace customccl {
 // another last-level cache still holds, slower into staging that shares one (docs/performance.md).
 enum class Store : std::uint8_t { kPlain, kStreaming };
 
+// Where what was written so lies.
+constexpr Origin origin_of(Store store) { return store == Store::kStreaming ? Origin::kMemory : Origin::kCache; }
+
 // Copies `bytes` from src to dst; the ranges do not overlap, or are equal (then nothing is done).
 // A streaming copy ends with a store fence, so a flag published afterwards with release order covers it.
 void copy(std::byte* dst, const std::byte* src, std::size_t bytes, Store store, Origin origin = Origin::kCache);

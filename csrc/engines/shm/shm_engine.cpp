@@ -16,12 +16,10 @@ constexpr std::uint64_t kShowProcessor = 16;
 constexpr std::size_t kFetched = 1024;
 
 // Tensors of all ranks that exceed the last-level cache will not be found there; outputs written around it are not read first.
-void choose_for_tensors(Operation& op, int size) {
-  const Call& call = *op.call;
+Store output_store(const Call& call, int size) {
+  if (info(call.op).reduces) return Store::kPlain;
   const std::size_t bytes = (count_of(call.inputs) + count_of(call.outputs)) * size_of(call.dtype);
-  if (info(call.op).reduces || bytes * static_cast<std::size_t>(size) < last_level_cache()) return;
-  op.output_store = Store::kStreaming;
-  op.input_origin = Origin::kMemory;
+  return bytes * static_cast<std::size_t>(size) >= last_level_cache() ? Store::kStreaming : Store::kPlain;
 }
 
 }  // namespace
@@ -33,7 +31,7 @@ Status ShmEngine::start(Operation& op) {
   op.algorithm->plan(context_, op);
   shown_.begin(call, op.algorithm->shows);
   op.store = store_policy().choose(op.staged_bytes, teaches(op), op.measured);
-  choose_for_tensors(op, context_.size());
+  op.output_store = output_store(call, context_.size());
   op.first_turn = turn_ + 1;
   if (op.algorithm->uses_staging) {
     if (Status status = staging_.ensure_own(); !status.ok()) return status;

@@ -79,7 +79,7 @@ class Staging {
   // Where that is of a member whose turn has been reached.
   Staged slot(int member, std::uint64_t turn, std::size_t room) {
     const Store store = members_.line(member, turn).store();
-    return {slot(member, turn, room, store), store == Store::kStreaming ? Origin::kMemory : Origin::kCache};
+    return {slot(member, turn, room, store), origin_of(store)};
   }
 
  private:

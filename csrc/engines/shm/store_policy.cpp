@@ -38,7 +38,7 @@ Store StorePolicy::choose(std::size_t bytes, bool teaches, bool& measure) {
   Class& known = class_of(bytes, teaches);
   if (teaches && !known.taught) known = Class{.taught = true};
   const std::uint32_t number = known.count++;
-  const bool found_elsewhere = std::exchange(known.seen, finds_) != finds_ && known.preferred() != found_;
+  const bool look_again = std::exchange(known.look_again, false);
   measure = number < kTrials || large || number % kMeasure == 0 || known.doubted;
   if (large && number == 0) {
     const Class* nearest = nearest_taught(bytes);
@@ -47,7 +47,7 @@ Store StorePolicy::choose(std::size_t bytes, bool teaches, bool& measure) {
     known.try_in_row(other_than(known.tried), bytes);
   } else if (!large && number < kTrials) {
     return number % 2 == 0 ? Store::kPlain : Store::kStreaming;
-  } else if ((number % kRetry == 0 && !known.doubted) || (found_elsewhere && known.knows_both())) {
+  } else if ((number % kRetry == 0 && !known.doubted) || look_again) {
     known.try_in_row(other_than(known.preferred()), bytes);
   }
   if (known.row == 0) return known.preferred();
@@ -72,8 +72,9 @@ void StorePolicy::observe(Store store, std::size_t bytes, bool teaches, Nanos to
   learn(known, store, bytes, static_cast<double>(took.count()) / static_cast<double>(bytes));
   const Store now = known.preferred();
   if (new_here || now == before || known.cost_of(before) < kDecisive * known.cost_of(now)) return;
-  found_ = now;
-  known.seen = ++finds_;
+  for (auto* classes : {&classes_, &rooted_}) {
+    for (Class& each : *classes) each.look_again = each.knows_both() && each.preferred() != now;
+  }
 }
 
 void StorePolicy::learn(Class& known, Store store, std::size_t bytes, double cost) {

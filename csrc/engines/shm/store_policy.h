@@ -63,7 +63,7 @@ class StorePolicy {
     std::uint32_t row = 0;   // operations to come that try `tried`
     Store tried = Store::kPlain;
     std::array<double, 2> cost{0, 0};  // ns per byte, by Store; 0 = not known
-    std::uint32_t seen = 0;            // of finds_
+    bool look_again = false;           // another size has found that the other kind is faster by now
     double cost_of(Store store) const { return cost[static_cast<std::size_t>(store)]; }
     bool knows_both() const { return cost[0] != 0 && cost[1] != 0; }
     // First trials meet cold memory, where both kinds cost nearly the same; in warm memory only plain stores gain.
@@ -84,9 +84,6 @@ class StorePolicy {
   // The class nearest to `bytes` that has been taught both ways, or nullptr.
   const Class* nearest_taught(std::size_t bytes) const;
 
-  // How often a size has found that the other kind is faster by now, and which that was.
-  std::uint32_t finds_ = 0;
-  Store found_ = Store::kPlain;
   bool fixed_ = false;
   Store fixed_store_ = Store::kPlain;
   std::array<Class, kClasses> classes_;

@@ -11,16 +11,22 @@
 namespace customccl::test {
 namespace {
 
-class Copy : public testing::TestWithParam<std::tuple<Store, Origin>> {};
+using How = std::tuple<Store, Origin>;
+
+class Copy : public testing::TestWithParam<How> {};
+
+void copy_so(How how, std::byte* to, const std::byte* from, std::size_t bytes) {
+  copy(to, from, bytes, std::get<Store>(how), std::get<Origin>(how));
+}
 
 void number(Guarded& buffer) {
   for (std::size_t i = 0; i < buffer.bytes().size(); ++i) buffer.data()[i] = static_cast<std::byte>(i * 37 + i / 251);
 }
 
-void expect_copied(std::size_t bytes, std::size_t to, std::size_t from, std::tuple<Store, Origin> how) {
+void expect_copied(std::size_t bytes, std::size_t to, std::size_t from, How how) {
   Guarded source(bytes, from), target(bytes, to);
   number(source);
-  copy(target.data(), source.data(), bytes, std::get<Store>(how), std::get<Origin>(how));
+  copy_so(how, target.data(), source.data(), bytes);
   ASSERT_EQ(std::memcmp(target.data(), source.data(), bytes), 0) << bytes << " bytes from " << from << " to " << to;
   ASSERT_TRUE(target.guards_intact()) << bytes << " bytes from " << from << " to " << to;
 }
@@ -56,13 +62,11 @@ TEST_P(Copy, OntoItselfDoesNothing) {
   Guarded buffer(1000, 5);
   number(buffer);
   const std::vector<std::byte> before(buffer.bytes().begin(), buffer.bytes().end());
-  copy(buffer.data(), buffer.data(), 1000, std::get<Store>(GetParam()), std::get<Origin>(GetParam()));
+  copy_so(GetParam(), buffer.data(), buffer.data(), 1000);
   EXPECT_EQ(std::memcmp(before.data(), buffer.data(), 1000), 0);
 }
 
-TEST_P(Copy, OfNothingTakesNullPointers) {
-  copy(nullptr, nullptr, 0, std::get<Store>(GetParam()), std::get<Origin>(GetParam()));
-}
+TEST_P(Copy, OfNothingTakesNullPointers) { copy_so(GetParam(), nullptr, nullptr, 0); }
 
 INSTANTIATE_TEST_SUITE_P(All, Copy,
                          testing::Combine(testing::Values(Store::kPlain, Store::kStreaming),
