@@ -28,7 +28,8 @@ struct [[nodiscard]] Status {
   int culprit = -1;  // global rank that caused it, or -1
 
   Status() = default;
-  Status(Code code_, std::string message, int culprit_ = -1)
+  // Cold: what leads to an error, its text above all, is kept away from the code that runs while all is well.
+  [[gnu::cold, gnu::noinline]] Status(Code code_, std::string message, int culprit_ = -1)
       : code(code_), culprit(culprit_), message_(std::make_unique<std::string>(std::move(message))) {}
   Status(const Status& other) : code(other.code), culprit(other.culprit) {
     if (other.message_ != nullptr) message_ = std::make_unique<std::string>(*other.message_);

@@ -1,8 +1,11 @@
 #pragma once
 
 #include <array>
+#include <bit>
+#include <limits>
 #include <new>
 #include <span>
+#include <string>
 
 #include "base/call.h"
 #include "base/status.h"
@@ -55,19 +58,53 @@ inline constexpr std::array kTraffic{
 };
 static_assert(kTraffic.size() == kOps.size());
 
-// One of the two buffers of a call, as this rank uses it.
-struct Buffer {
-  const char* name;  // "send" or "recv", for messages
-  const void* data;
-  Use use;
-  const std::size_t* counts;  // of all ranks, or nullptr: `count` each
-  std::size_t count;
-  DType dtype;
+// One of the two buffers of a call whose op and dtype have been checked, as this rank uses it.
+class Buffer {
+ public:
+  enum Side : bool { kSend, kRecv };
+  Buffer(const customccl_call& call, Side side, Use use) : call_(call), side_(side), use_(use) {}
+
+  Use use() const { return use_; }
+  DType dtype() const { return static_cast<DType>(call_.dtype); }
+  std::byte* data() const {
+    return static_cast<std::byte*>(side_ == kRecv ? call_.recv : const_cast<void*>(call_.send));
+  }
+  // Elements of the rank's block.
+  std::size_t count_of(int rank) const {
+    const std::size_t* counts = side_ == kRecv && op() == Op::kAllToAll ? call_.recv_counts : call_.counts;
+    return counts != nullptr ? counts[rank] : call_.count;
+  }
+  std::size_t count() const { return call_.count; }
+
+  // "all_reduce: send"
+  std::string name() const { return std::string(customccl::name(op())) + (side_ == kRecv ? ": recv" : ": send"); }
+
+ private:
+  Op op() const { return static_cast<Op>(call_.op); }
+
+  const customccl_call& call_;
+  Side side_;
+  Use use_;
 };
 
+// A bound on the elements that memory can hold, without a division: sizes of elements are powers of two.
+inline std::size_t most_elements(DType dtype) {
+  return static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max()) >> std::countr_zero(size_of(dtype));
+}
+
+// Why a buffer cannot be one of `count` elements.
+[[gnu::cold]] Status refuse(Buffer buffer, std::size_t count);
+
 // The view of a buffer of use kNone (no view: `out` stays), kWhole or kOwn.
-Status view_one(const Buffer& buffer, Op op, int rank, View& out);
+inline Status view_one(Buffer buffer, int rank, View& out) {
+  if (buffer.use() == Use::kNone) return {};
+  const std::size_t count = buffer.use() == Use::kOwn ? buffer.count_of(rank) : buffer.count();
+  std::byte* data = buffer.data();
+  if (count > most_elements(buffer.dtype()) || (data == nullptr && count != 0)) return refuse(buffer, count);
+  out = {data, nullptr, 0, count};
+  return {};
+}
 // The views of a buffer of use kAll.
-Status view_all(const Buffer& buffer, Op op, int size, Blocks& out);
+Status view_all(Buffer buffer, int size, Blocks& out);
 
 }  // namespace customccl::capi

@@ -23,8 +23,7 @@ static_assert(kCodeNames.size() == CUSTOMCCL_SYSTEM + 1);
 
 }  // namespace
 
-customccl_code report(const Status& status) {
-  if (status.ok()) return CUSTOMCCL_OK;
+customccl_code remember(const Status& status) {
   last_error.culprit = status.culprit;
   const std::size_t length = std::min(status.message().size(), sizeof(last_error.text) - 1);
   std::memcpy(last_error.text, status.message().data(), length);

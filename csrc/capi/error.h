@@ -9,10 +9,14 @@
 
 namespace customccl::capi {
 
-// Remembers `status` as this thread's last failure unless it is ok. Never throws, never allocates.
-customccl_code report(const Status& status);
+// Remembers `status`, which is not ok, as this thread's last failure. Never throws, never allocates.
+[[gnu::cold]] customccl_code remember(const Status& status);
 
-inline Status invalid(std::string what) { return {Code::kInvalidArgument, "customccl: " + std::move(what)}; }
+inline customccl_code report(const Status& status) { return status.ok() ? CUSTOMCCL_OK : remember(status); }
+
+[[gnu::cold]] inline Status invalid(std::string what) {
+  return {Code::kInvalidArgument, "customccl: " + std::move(what)};
+}
 
 // Runs `body`, which returns a Status, and makes a code of whatever comes of it.
 template <class Body>

@@ -11,21 +11,23 @@ namespace customccl::capi {
 
 namespace {
 
-Status refuse(Op op, const std::string& why) { return invalid(std::string(name(op)) + ": " + why); }
+[[gnu::cold]] Status refuse(Op op, const std::string& why) { return invalid(std::string(name(op)) + ": " + why); }
 
-std::string out_of_range(const char* what, std::int32_t value, std::size_t size) {
+[[gnu::cold]] std::string out_of_range(const char* what, std::int32_t value, std::size_t size) {
   return std::string(what) + " is " + std::to_string(value) + ", in a communicator of " + std::to_string(size) +
          " ranks";
 }
 
+bool outside(std::int32_t value, std::size_t size) { return static_cast<std::uint32_t>(value) >= size; }
+
 // Everything about a call but its buffers.
-Status check(const customccl_call& given, int size, Call& call) {
-  if (given.op < 0 || static_cast<std::size_t>(given.op) >= kOps.size()) {
+Status check(const customccl_call& given, std::size_t size, Call& call) {
+  if (outside(given.op, kOps.size())) {
     return invalid("there is no operation number " + std::to_string(given.op));
   }
   const OpInfo& op = kOps[static_cast<std::size_t>(given.op)];
   call.op = op.op;
-  if (given.dtype < 0 || static_cast<std::size_t>(given.dtype) >= kDTypes.size()) {
+  if (outside(given.dtype, kDTypes.size())) {
     return refuse(op.op, "there is no dtype number " + std::to_string(given.dtype));
   }
   call.dtype = static_cast<DType>(given.dtype);
@@ -34,7 +36,7 @@ Status check(const customccl_call& given, int size, Call& call) {
     return refuse(op.op, "timeout_ms is " + std::to_string(given.timeout_ms) + "; 0 means the default");
   if (given.timeout_ms > 0) call.timeout = to_limit(given.timeout_ms);
   if (op.reduces) {
-    if (given.reduce_op < 0 || static_cast<std::size_t>(given.reduce_op) >= kReduceOpNames.size()) {
+    if (outside(given.reduce_op, kReduceOpNames.size())) {
       return refuse(op.op, "there is no reduce op number " + std::to_string(given.reduce_op));
     }
     call.reduce_op = static_cast<ReduceOp>(given.reduce_op);
@@ -44,15 +46,12 @@ Status check(const customccl_call& given, int size, Call& call) {
     call.factor = {given.factor[0], given.factor[1]};
   }
   if (op.has_root) {
-    if (given.root < 0 || given.root >= size)
-      return refuse(op.op, out_of_range("root", given.root, static_cast<std::size_t>(size)));
+    if (outside(given.root, size)) return refuse(op.op, out_of_range("root", given.root, size));
     call.root = given.root;
   }
   if (op.op == Op::kSend || op.op == Op::kRecv) {
     const bool anybody = op.op == Op::kRecv && given.peer == CUSTOMCCL_ANY_SOURCE;
-    if (!anybody && (given.peer < 0 || given.peer >= size)) {
-      return refuse(op.op, out_of_range("peer", given.peer, static_cast<std::size_t>(size)));
-    }
+    if (!anybody && outside(given.peer, size)) return refuse(op.op, out_of_range("peer", given.peer, size));
     call.peer = given.peer;
     call.tag = given.tag;
   }
@@ -68,53 +67,46 @@ Status receive(Communicator& group, const Call& call, std::int32_t& source) {
   return task->status();
 }
 
-Status run_with_blocks(Communicator& group, Call& call, const Buffer& send, const Buffer& recv) {
+Status run_with_blocks(Communicator& group, Call& call, Buffer send, Buffer recv) {
   const GroupSpec& spec = group.spec();
   Blocks inputs;
   Blocks outputs;
   View input;
   View output;
-  Status status =
-      send.use == Use::kAll ? view_all(send, call.op, spec.size, inputs) : view_one(send, call.op, spec.rank, input);
+  Status status = send.use() == Use::kAll ? view_all(send, spec.size, inputs) : view_one(send, spec.rank, input);
   if (!status.ok()) return status;
-  status =
-      recv.use == Use::kAll ? view_all(recv, call.op, spec.size, outputs) : view_one(recv, call.op, spec.rank, output);
+  status = recv.use() == Use::kAll ? view_all(recv, spec.size, outputs) : view_one(recv, spec.rank, output);
   if (!status.ok()) return status;
-  if (send.use != Use::kNone) call.inputs = send.use == Use::kAll ? inputs.all() : std::span<const View>(&input, 1);
-  if (recv.use != Use::kNone) call.outputs = recv.use == Use::kAll ? outputs.all() : std::span<const View>(&output, 1);
+  if (send.use() != Use::kNone) call.inputs = send.use() == Use::kAll ? inputs.all() : std::span<const View>(&input, 1);
+  if (recv.use() != Use::kNone)
+    call.outputs = recv.use() == Use::kAll ? outputs.all() : std::span<const View>(&output, 1);
   return group.run(call);
 }
 
-Status run_whole(Communicator& group, Call& call, const Buffer& send, const Buffer& recv, std::int32_t* source) {
+Status run_whole(Communicator& group, Call& call, Buffer send, Buffer recv, std::int32_t* source) {
   View input;
   View output;
-  if (Status status = view_one(send, call.op, group.spec().rank, input); !status.ok()) return status;
-  if (Status status = view_one(recv, call.op, group.spec().rank, output); !status.ok()) return status;
-  if (send.use != Use::kNone) call.inputs = {&input, 1};
-  if (recv.use != Use::kNone) call.outputs = {&output, 1};
+  const int rank = group.spec().rank;
+  if (Status status = view_one(send, rank, input); !status.ok()) return status;
+  if (Status status = view_one(recv, rank, output); !status.ok()) return status;
+  if (send.use() != Use::kNone) call.inputs = {&input, 1};
+  if (recv.use() != Use::kNone) call.outputs = {&output, 1};
   if (source != nullptr && call.op == Op::kRecv) return receive(group, call, *source);
   return group.run(call);
 }
 
-Status run(Communicator& group, const customccl_call& given) {
+[[gnu::hot]] Status run(Communicator& group, const customccl_call& given) {
   const GroupSpec& spec = group.spec();
   Call call;
-  if (Status status = check(given, spec.size, call); !status.ok()) return status;
+  if (Status status = check(given, static_cast<std::size_t>(spec.size), call); !status.ok()) return status;
   const Traffic& traffic = kTraffic[static_cast<std::size_t>(call.op)];
   const bool elsewhere = info(call.op).has_root && spec.rank != call.root;
-  const bool pairwise = call.op == Op::kAllToAll;
-  if (pairwise && (given.counts == nullptr) != (given.recv_counts == nullptr)) {
+  if (call.op == Op::kAllToAll && (given.counts == nullptr) != (given.recv_counts == nullptr)) {
     return refuse(call.op, "give both counts and recv_counts, or neither");
   }
-  const Buffer send{"send",       given.send,  elsewhere ? traffic.send_elsewhere : traffic.send,
-                    given.counts, given.count, call.dtype};
-  const Buffer recv{"recv",
-                    given.recv,
-                    elsewhere ? traffic.recv_elsewhere : traffic.recv,
-                    pairwise ? given.recv_counts : given.counts,
-                    given.count,
-                    call.dtype};
-  if (send.use == Use::kAll || recv.use == Use::kAll) return run_with_blocks(group, call, send, recv);
+  const Buffer send(given, Buffer::kSend, elsewhere ? traffic.send_elsewhere : traffic.send);
+  const Buffer recv(given, Buffer::kRecv, elsewhere ? traffic.recv_elsewhere : traffic.recv);
+  if (send.use() == Use::kAll || recv.use() == Use::kAll) return run_with_blocks(group, call, send, recv);
   Status status = run_whole(group, call, send, recv, given.source);
   // The root of a broadcast has its result as well, if it wants it somewhere else.
   const bool copies = call.op == Op::kBroadcast && !elsewhere && given.recv != nullptr && given.recv != given.send;
@@ -132,7 +124,7 @@ Status run_any_size(Communicator& group, const customccl_call& given) {
 
 }  // namespace customccl::capi
 
-customccl_code customccl_run(customccl_comm* comm, const customccl_call* call) {
+[[gnu::hot]] customccl_code customccl_run(customccl_comm* comm, const customccl_call* call) {
   using customccl::Status;
   using namespace customccl::capi;
   return guarded([&]() -> Status {

@@ -19,7 +19,7 @@ std::size_t CollectiveLane::staging_bytes() {
   return closed_ ? 0 : engine_.staging_bytes();
 }
 
-void CollectiveLane::accept(Task& task, Finished&) {
+[[gnu::hot]] void CollectiveLane::accept(Task& task, Finished&) {
   const std::uint64_t number = next_.load(std::memory_order_relaxed);
   next_.store(number + 1, std::memory_order_relaxed);
   task.operation().sequence = number;
@@ -28,29 +28,25 @@ void CollectiveLane::accept(Task& task, Finished&) {
   tail_ = &task;
 }
 
-bool CollectiveLane::advance(Finished& finished) {
+[[gnu::hot]] bool CollectiveLane::advance(Finished& finished) {
   bool moved = false;
-  while (head_ != nullptr && finished.failure.ok()) {
+  while (head_ != nullptr) {
     Operation& op = head_->operation();
-    Step step = Step::kMoved;
-    Status status = head_started_ ? engine_.advance(op, step) : engine_.start(op);
+    const Step step = head_started_ ? engine_.advance(op, finished.failure) : engine_.start(op, finished.failure);
     head_started_ = true;
-    if (!status.ok()) {
-      finished.failure = std::move(status);  // ends the head too, with the others
-      return true;
-    }
     if (step == Step::kWaiting) return moved;
     moved = true;
-    if (step == Step::kDone) pop({}, finished);
+    if (step == Step::kFailed) return true;  // it ends with the others
+    if (step == Step::kDone) finish(pop(), finished);
   }
   return moved;
 }
 
-void CollectiveLane::pop(Status&& status, Finished& finished) {
+Task& CollectiveLane::pop() {
   Task& task = *head_;
   head_ = next_of(task);
   head_started_ = false;
-  finish(task, std::move(status), finished);
+  return task;
 }
 
 Status CollectiveLane::find_failure(Finished& finished) {
@@ -69,7 +65,10 @@ Status CollectiveLane::find_failure(Finished& finished) {
 }
 
 void CollectiveLane::drop_all(const Status& why, Finished& finished) {
-  while (head_ != nullptr) pop(group_.explain(*head_, why), finished);
+  while (head_ != nullptr) {
+    Status status = group_.explain(*head_, why);
+    fail(pop(), std::move(status), finished);
+  }
 }
 
 void CollectiveLane::end_group(const Status& why) { group_.fail(why); }

@@ -33,7 +33,7 @@ class CollectiveLane final : public Lane {
   std::vector<int> awaited_by(const Task& task) override;
   void replace(Task& task, Task& by) override;
 
-  void pop(Status&& status, Finished& finished);
+  Task& pop();
 
   Communicator& group_;
   Engine& engine_;

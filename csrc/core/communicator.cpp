@@ -115,7 +115,7 @@ Nanos Communicator::limit_of(const Call& call) const {
   return call.timeout.count() > 0 ? call.timeout : Nanos(timeout_.load(std::memory_order_relaxed));
 }
 
-Status Communicator::run(const Call& call) {
+[[gnu::hot]] Status Communicator::run(const Call& call) {
   Task task(call, limit_of(call));
   if (generation_ != fork_generation()) return refuse(task);
   Lane& lane = lane_of(call);

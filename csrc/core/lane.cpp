@@ -7,7 +7,7 @@
 
 namespace customccl {
 
-void Finished::deliver() {
+[[gnu::hot]] void Finished::deliver() {
   if (tasks_.empty()) return;
   // Another thread of this process may sleep until one of them is done.
   if (HostArena* arena = HostArena::existing(); arena != nullptr) arena->header().bell.ring(true);
@@ -36,14 +36,14 @@ bool Lane::drive_locked() {
   return moved;
 }
 
-void Lane::post(Task& given, int looks, std::shared_ptr<Task> keep_alive) {
+[[gnu::hot]] void Lane::post(Task& given, int looks, std::shared_ptr<Task> keep_alive) {
   mutex_.lock();
   Finished finished;
   if (busy() && keep_alive == nullptr) keep_alive = given.move_to_heap();  // what stands behind others will not be over
   Task& task = keep_alive != nullptr ? *keep_alive : given;
   count(1);
   if (closed_ || (paused_ && !task.pauses())) {
-    finish(task, refusal(task), finished);
+    fail(task, refusal(task), finished);
   } else {
     paused_ = task.pauses();  // here, so that no other thread's task gets in between
     accept(task, finished);
@@ -71,7 +71,7 @@ void Lane::reject(Task& task, std::shared_ptr<Task> keep_alive) {
   Finished finished;
   task.keep_alive_ = std::move(keep_alive);
   count(1);
-  finish(task, refusal(task), finished);
+  fail(task, refusal(task), finished);
   finished.deliver();
 }
 
@@ -79,7 +79,7 @@ bool Lane::withdraw(Task& task, Status why) {
   mutex_.lock();
   Finished finished;
   const bool taken = !task.done() && running() && take_back(task);
-  if (taken) finish(task, std::move(why), finished);
+  if (taken) fail(task, std::move(why), finished);
   leave(finished);
   return taken;
 }
@@ -99,7 +99,7 @@ void Lane::close(const Status& why) {
   leave(finished);
 }
 
-void Lane::leave(Finished& finished) {
+[[gnu::hot]] void Lane::leave(Finished& finished) {
   failed_ = failed_ || !finished.failure.ok();
   mutex_.unlock();
   if (!finished.failure.ok()) end_group(finished.failure);

@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "core/task.h"
+#include "platform/lock.h"
 
 namespace customccl {
 
@@ -84,19 +85,26 @@ class Lane {
   // Forgets a task that nothing has come for; false where that is not so.
   virtual bool take_back(Task& /*task*/) { return false; }
 
-  void finish(Task& task, Status&& status, Finished& finished) {
+  // It is over, and well.
+  void finish(Task& task, Finished& finished) {
     count(-1);
+    if (task.keep_alive_ == nullptr) {
+      task.done_.store(true, std::memory_order_release);  // a task on the stack may be gone from here on
+      return;
+    }
+    task.ended_ = Clock::now();
     std::shared_ptr<Task> keep_alive = std::move(task.keep_alive_);
-    task.status_ = std::move(status);
-    if (keep_alive != nullptr) task.ended_ = Clock::now();
     task.done_.store(true, std::memory_order_release);
-    // A task on the stack may be gone from here on.
-    if (keep_alive != nullptr) finished.add(std::move(keep_alive));
+    finished.add(std::move(keep_alive));
+  }
+  void fail(Task& task, Status&& status, Finished& finished) {
+    task.status_ = std::move(status);
+    finish(task, finished);
   }
 
   static Task*& next_of(Task& task) { return task.next_; }
 
-  std::mutex mutex_;
+  Lock mutex_;
   bool closed_ = false;
 
  private:

@@ -31,7 +31,7 @@ void MessageLane::accept(Task& task, Finished& finished) {
 void MessageLane::accept_send(Task& task, Finished& finished) {
   const Call& call = task.call();
   if (Status status = port_->open(call.peer); !status.ok()) {
-    finish(task, std::move(status), finished);
+    fail(task, std::move(status), finished);
     return;
   }
   Outgoing outgoing;
@@ -208,7 +208,7 @@ void MessageLane::drop_all(const Status& why, Finished& finished) {
   visit_tasks(*this, [&](Task* task, int) { tasks.push_back(task); });
   mailbox_.clear();
   for (Peer& other : peers_) other = Peer();
-  for (Task* task : tasks) finish(*task, group_.explain(*task, why), finished);
+  for (Task* task : tasks) fail(*task, group_.explain(*task, why), finished);
 }
 
 void MessageLane::replace(Task& task, Task& by) {

@@ -107,7 +107,7 @@ class MessageLane final : public Lane {
   bool fits(const Task& recv, int source, const PacketHeader& header, Finished& finished) const;
   void complete(Task& task, Finished& finished) {
     ++completed_;
-    finish(task, {}, finished);
+    finish(task, finished);
   }
   bool wants_more_from(int source) const;
   // Ranks that a pending task waits for; those that receive from anybody count for all ranks, or for none.

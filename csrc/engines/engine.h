@@ -14,6 +14,7 @@ enum class Step : std::uint8_t {
   kWaiting,  // nothing could be done: a peer has not come so far
   kMoved,    // something was done, more is left
   kDone,     // finished
+  kFailed,   // the operation is over, and the group
 };
 
 // A way to carry out the collectives of one group. Never waits: it does what can be done now and returns.
@@ -24,9 +25,9 @@ class Engine {
   virtual ~Engine() = default;
 
   // Begins `op`: publishes what peers need first. Called in the group's order, when the operation before is done.
-  virtual Status start(Operation& op) = 0;
-  // Drives `op` on. A status that is not ok ends the operation (and the group).
-  virtual Status advance(Operation& op, Step& step) = 0;
+  virtual Step start(Operation& op, Status& failure) = 0;
+  // Drives `op` on. `failure` is written with kFailed only.
+  virtual Step advance(Operation& op, Status& failure) = 0;
 
   // Whether another rank was last seen on the processor that this thread runs on: then looking again only keeps it from running.
   virtual bool shares_processor() const { return false; }

@@ -17,7 +17,6 @@ namespace kernels {
 namespace {
 
 #if defined(__x86_64__)
-constexpr std::size_t kStringsFrom = 2048;  // below, memcpy uses registers itself
 constexpr std::size_t kLong = 64 << 10;
 
 // Bytes from dst to where a line begins.
@@ -51,7 +50,6 @@ std::size_t before_line(const std::byte* dst) { return -reinterpret_cast<std::ui
 }
 
 bool registers_are_faster(const std::byte* dst, std::size_t bytes, Origin origin) {
-  if (bytes < kStringsFrom) return false;
   static const bool can = instruction_set() >= InstructionSet::kAvx2;
   return can && (bytes <= kLong || origin == Origin::kMemory || before_line(dst) != 0);
 }
@@ -84,8 +82,7 @@ void streaming_fence() {
 
 }  // namespace kernels
 
-void copy(std::byte* dst, const std::byte* src, std::size_t bytes, Store store, Origin origin) {
-  if (dst == src || bytes == 0) return;
+void copy_much(std::byte* dst, const std::byte* src, std::size_t bytes, Store store, Origin origin) {
   if (store == Store::kPlain) {
 #if defined(__x86_64__)
     if (kernels::registers_are_faster(dst, bytes, origin)) {

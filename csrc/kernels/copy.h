@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "kernels/origin.h"
 
@@ -16,6 +17,16 @@ constexpr Origin origin_of(Store store) { return store == Store::kStreaming ? Or
 
 // Copies `bytes` from src to dst; the ranges do not overlap, or are equal (then nothing is done).
 // A streaming copy ends with a store fence, so a flag published afterwards with release order covers it.
-void copy(std::byte* dst, const std::byte* src, std::size_t bytes, Store store, Origin origin = Origin::kCache);
+inline void copy(std::byte* dst, const std::byte* src, std::size_t bytes, Store store, Origin origin = Origin::kCache);
+
+// More than a few bytes, or by streaming stores.
+void copy_much(std::byte* dst, const std::byte* src, std::size_t bytes, Store store, Origin origin);
+
+inline void copy(std::byte* dst, const std::byte* src, std::size_t bytes, Store store, Origin origin) {
+  constexpr std::size_t kFew = 2048;  // below, memcpy uses registers
+  if (dst == src || bytes == 0) return;
+  if (store != Store::kPlain || bytes >= kFew) return copy_much(dst, src, bytes, store, origin);
+  std::memcpy(dst, src, bytes);
+}
 
 }  // namespace customccl

@@ -8,20 +8,6 @@
 
 namespace customccl {
 namespace kernels {
-namespace {
-
-// One source: its own minimum, or for bool "a or a", which is the value itself in canonical form (NaN, bool bytes).
-constexpr Equivalent of_one_source(DType dtype) {
-  if (dtype == DType::kBool) return {dtype, ReduceOp::kBor, 1};
-  return {component(dtype), ReduceOp::kMin, component(dtype) == dtype ? std::size_t{1} : std::size_t{2}};
-}
-
-ReduceLoop loop(const ReduceTable& table, const Equivalent& what) {
-  return table.reduce[static_cast<std::size_t>(what.dtype)][static_cast<std::size_t>(what.op)];
-}
-
-}  // namespace
-
 const ReduceTable& reduce_table([[maybe_unused]] InstructionSet set) {
 #if defined(__x86_64__)
   if (set == InstructionSet::kAvx512) return kAvx512Table;
@@ -33,12 +19,12 @@ const ReduceTable& reduce_table([[maybe_unused]] InstructionSet set) {
 void reduce(const ReduceTable& table, std::byte* dst, std::span<const std::byte* const> sources, std::size_t count,
             DType dtype, ReduceOp op, const ReduceHints& hints) {
   if (sources.size() == 1) {
-    const Equivalent same = of_one_source(dtype);
+    const ReduceWay& way = table.of_one_source[static_cast<std::size_t>(dtype)];
     const std::array twice{sources[0], sources[0]};
-    loop(table, same)(dst, twice.data(), twice.size(), count * same.parts, hints);
+    way.loop(dst, twice.data(), twice.size(), count * way.parts, hints);
   } else {
-    const Equivalent same = equivalent(dtype, op);
-    loop(table, same)(dst, sources.data(), sources.size(), count * same.parts, hints);
+    const ReduceWay& way = table.reduce[static_cast<std::size_t>(dtype)][static_cast<std::size_t>(op)];
+    way.loop(dst, sources.data(), sources.size(), count * way.parts, hints);
   }
   if (hints.twin != nullptr && hints.store == Store::kStreaming) streaming_fence();
 }
@@ -62,8 +48,8 @@ const kernels::ReduceTable& active_table() {
 
 }  // namespace
 
-void reduce(std::byte* dst, std::span<const std::byte* const> sources, std::size_t count, DType dtype, ReduceOp op,
-            const ReduceHints& hints) {
+[[gnu::hot]] void reduce(std::byte* dst, std::span<const std::byte* const> sources, std::size_t count, DType dtype,
+                         ReduceOp op, const ReduceHints& hints) {
   kernels::reduce(active_table(), dst, sources, count, dtype, op, hints);
 }
 

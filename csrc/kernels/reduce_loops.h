@@ -150,17 +150,30 @@ template <InstructionSet isa, class Element, class Operation>
   std::memcpy(hints.twin + begin, dst + begin, end - begin);
 }
 
+// The long strips of `count` elements, in the order that suits where they lie, and what of them is a twin's. Returns the first element
+// left over; [begin, end) are the bytes of the last run, whose twin is still to be written.
 template <InstructionSet isa, class Element, class Operation>
-[[gnu::always_inline]] inline void reduce_loop(std::byte* dst, const std::byte* const* sources, std::size_t n,
-                                               std::size_t count, const ReduceHints& given) {
-  const ReduceHints hints = given;  // what is written could change what is behind a reference
+[[gnu::always_inline]] inline std::size_t reduce_runs(std::byte* dst, const std::byte* const* sources, std::size_t n,
+                                                      std::size_t count, const ReduceHints& hints, std::size_t& begin,
+                                                      std::size_t& end) {
   constexpr std::size_t kStep = std::max(kRunStep, kLongStrip<Element> * Element::kSize);
   Runs runs(count * Element::kSize, n == 2 ? hints.origin : Origin::kCache, kStep, hints.twin != nullptr);
-  std::size_t i = 0, begin = 0, end = 0;
+  std::size_t i = 0;
   while (runs.next(begin, end)) {
     i = reduce_strips<isa, Element, Operation, kLongStrip<Element>>(dst, sources, n, begin / Element::kSize,
                                                                     end / Element::kSize);
     if (hints.twin != nullptr && !runs.over()) copy_to_twin(hints, dst, begin, end);
+  }
+  return i;
+}
+
+template <InstructionSet isa, class Element, class Operation>
+[[gnu::always_inline]] inline void reduce_loop(std::byte* dst, const std::byte* const* sources, std::size_t n,
+                                               std::size_t count, const ReduceHints& given) {
+  const ReduceHints hints = given;  // what is written could change what is behind a reference
+  std::size_t i = 0, begin = 0, end = count * Element::kSize;
+  if (count >= kLongStrip<Element>) {
+    i = reduce_runs<isa, Element, Operation>(dst, sources, n, count, hints, begin, end);
   }
   reduce_rest<isa, Element, Operation>(dst, sources, n, i, count);
   if (hints.twin != nullptr) copy_to_twin(hints, dst, begin, end);
@@ -207,19 +220,19 @@ template <> struct OperationOf<ReduceOp::kBand> { using type = Band; };
 template <> struct OperationOf<ReduceOp::kBor> { using type = Bor; };
 template <> struct OperationOf<ReduceOp::kBxor> { using type = Bxor; };
 
-// Whether (dtype, op) is computed by its own loop.
-constexpr bool has_loop(DType dtype, ReduceOp op) {
-  const Equivalent same = equivalent(dtype, op);
-  return is_defined(op, dtype) && same.dtype == dtype && same.op == op;
+// Compiled<isa> supplies reduce<Element, Operation> and scale<Element>: the loops above under a target attribute.
+template <class Compiled, Equivalent what>
+constexpr ReduceWay reduce_way() {
+  return {&Compiled::template reduce<typename ElementOf<what.dtype>::type, typename OperationOf<what.op>::type>,
+          what.parts};
 }
 
-// Compiled<isa> supplies reduce<Element, Operation> and scale<Element>: the loops above under a target attribute.
 template <class Compiled, DType dtype, ReduceOp op>
-constexpr ReduceLoop reduce_entry() {
-  if constexpr (has_loop(dtype, op)) {
-    return &Compiled::template reduce<typename ElementOf<dtype>::type, typename OperationOf<op>::type>;
+constexpr ReduceWay reduce_entry() {
+  if constexpr (is_defined(op, dtype)) {
+    return reduce_way<Compiled, equivalent(dtype, op)>();
   } else {
-    return nullptr;
+    return {};
   }
 }
 
@@ -240,7 +253,9 @@ constexpr auto reduce_row(std::index_sequence<ops...>) {
 template <class Compiled, std::size_t... dtypes>
 constexpr ReduceTable make_table(std::index_sequence<dtypes...>) {
   constexpr std::make_index_sequence<kReduceOpNames.size()> kOps;
-  return {{reduce_row<Compiled, kDTypes[dtypes].dtype>(kOps)...}, {scale_entry<Compiled, kDTypes[dtypes].dtype>()...}};
+  return {{reduce_row<Compiled, kDTypes[dtypes].dtype>(kOps)...},
+          {reduce_way<Compiled, of_one_source(kDTypes[dtypes].dtype)>()...},
+          {scale_entry<Compiled, kDTypes[dtypes].dtype>()...}};
 }
 
 template <class Compiled>

@@ -19,9 +19,15 @@ using ReduceLoop = void (*)(std::byte* dst, const std::byte* const* sources, std
                             const ReduceHints& hints);
 using ScaleLoop = void (*)(std::byte* dst, const std::byte* src, std::size_t count, std::complex<double> factor);
 
-// A loop is null where the operation is undefined or is carried out by another element type's loop (reduce.cpp).
+// How (dtype, op) is carried out: by this loop, which takes each element for so many. None where the operation is undefined.
+struct ReduceWay {
+  ReduceLoop loop = nullptr;
+  std::size_t parts = 0;
+};
+
 struct ReduceTable {
-  std::array<std::array<ReduceLoop, kReduceOpNames.size()>, kDTypes.size()> reduce;
+  std::array<std::array<ReduceWay, kReduceOpNames.size()>, kDTypes.size()> reduce;
+  std::array<ReduceWay, kDTypes.size()> of_one_source;  // given twice
   std::array<ScaleLoop, kDTypes.size()> scale;
 };
 
@@ -83,6 +89,12 @@ constexpr Equivalent equivalent(DType dtype, ReduceOp op) {
       return {component(dtype), op, 2};
   }
   return {dtype, op, 1};
+}
+
+// One source: its own minimum, or for bool "a or a", which is the value itself in canonical form (NaN, bool bytes).
+constexpr Equivalent of_one_source(DType dtype) {
+  if (dtype == DType::kBool) return {dtype, ReduceOp::kBor, 1};
+  return {component(dtype), ReduceOp::kMin, component(dtype) == dtype ? std::size_t{1} : std::size_t{2}};
 }
 
 }  // namespace customccl::kernels

@@ -122,19 +122,19 @@ void move(const View& view, std::size_t first, std::size_t count, typename Way::
 }
 
 // A layout without dimensions is a single element.
-bool in_one_run(const View& view) { return view.contiguous() || view.layout->dims.empty(); }
+bool in_one_run(const View& view) { return view.layout->dims.empty(); }
 
 }  // namespace
 
-void pack(std::byte* dst, const View& view, std::size_t first, std::size_t count, std::size_t element_size, Store store,
-          Origin origin) {
+void gather_elements(std::byte* dst, const View& view, std::size_t first, std::size_t count, std::size_t element_size,
+                     Store store, Origin origin) {
   if (count == 0) return;
   if (in_one_run(view)) return copy(dst, view.at(first, element_size), count * element_size, store, origin);
   move<Pack>(view, first, count, dst, element_size, store);
 }
 
-void unpack(const View& view, std::size_t first, std::size_t count, const std::byte* src, std::size_t element_size,
-            Store store, Origin origin) {
+void scatter_elements(const View& view, std::size_t first, std::size_t count, const std::byte* src,
+                      std::size_t element_size, Store store, Origin origin) {
   if (count == 0) return;
   if (in_one_run(view)) return copy(view.at(first, element_size), src, count * element_size, store, origin);
   move<Unpack>(view, first, count, src, element_size, store);

@@ -10,11 +10,8 @@
 #include <random>
 
 namespace customccl {
-namespace {
 
-std::atomic<std::uint64_t> generation{0};
-
-}  // namespace
+std::atomic<std::uint64_t> fork_count{0};
 
 Id128 random_id() {
   Id128 id{};
@@ -40,10 +37,8 @@ std::string to_hex(const Id128& id) {
 void watch_for_fork() {
   static std::once_flag once;
   std::call_once(
-      once, [] { ::pthread_atfork(nullptr, nullptr, [] { generation.fetch_add(1, std::memory_order_relaxed); }); });
+      once, [] { ::pthread_atfork(nullptr, nullptr, [] { fork_count.fetch_add(1, std::memory_order_relaxed); }); });
 }
-
-std::uint64_t fork_generation() { return generation.load(std::memory_order_relaxed); }
 
 std::string host_name() {
   char name[256] = {};

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <string>
 
@@ -14,7 +15,8 @@ std::string to_hex(const Id128&);
 // How many forks lie between the process that first called watch_for_fork() and this one: 0 there, 1 in its child, ...
 // (pthread_atfork). Groups remember the value they were made under: a child must not touch its parent's groups.
 void watch_for_fork();
-std::uint64_t fork_generation();
+extern std::atomic<std::uint64_t> fork_count;
+inline std::uint64_t fork_generation() { return fork_count.load(std::memory_order_relaxed); }
 
 std::string host_name();
 

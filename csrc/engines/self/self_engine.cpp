@@ -4,14 +4,14 @@
 
 namespace customccl {
 
-Status SelfEngine::start(Operation& op) {
+Step SelfEngine::start(Operation& op, Status&) {
   const Call& call = *op.call;
-  if (call.inputs.empty() || call.outputs.empty()) return {};
+  if (call.inputs.empty() || call.outputs.empty()) return Step::kDone;
   const View& input = call.inputs[0];
   Scratch scratch;
   if (!scaled(call)) {
     move_elements(call, scratch, input, call.outputs[0], 0, input.count);
-    return {};
+    return Step::kDone;
   }
   const std::size_t element = size_of(call.dtype);
   const std::size_t block = Scratch::kBytes / element;
@@ -20,7 +20,7 @@ Status SelfEngine::start(Operation& op) {
     stage(scratch.input(), call, input, done, count, Store::kPlain);
     unpack(call.outputs[0], done, count, scratch.input(), element, Store::kPlain);
   }
-  return {};
+  return Step::kDone;
 }
 
 }  // namespace customccl

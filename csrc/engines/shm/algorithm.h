@@ -31,7 +31,7 @@ struct Algorithm {
   const char* name;
   // Sets chunk, chunks and last_phase; touches no shared memory.
   void (*plan)(const Context&, Operation&);
-  Status (*run)(const Context&, Operation&, std::uint32_t phase);
+  void (*run)(const Context&, Operation&, std::uint32_t phase);
   bool uses_staging;
   Shows shows;  // what is read where it lies, if that is in the rank's arena
 };

@@ -62,8 +62,9 @@ class Members {
   bool arena_holds(const std::byte* data, std::size_t bytes) const { return arena_->holds(data, bytes); }
   std::uint64_t arena_offset(const std::byte* data) const { return static_cast<std::uint64_t>(data - arena_->base()); }
 
-  void publish(std::uint64_t turn, Store store) {
-    own_line(turn).publish(turn, store);
+  // `line`: own_line(turn).
+  void publish(Line& line, std::uint64_t turn, Store store) {
+    line.publish(turn, store);
     ring_all();
   }
   // Whether every peer has published `turn`, as this rank has. `cursor` remembers how far the look came; start it at 0. The own line is

@@ -61,7 +61,7 @@ void copy_out(const Context& context, const Operation& op, std::size_t index, St
   }
 }
 
-Status run_staged(const Context& context, Operation& op, std::uint32_t phase) {
+void run_staged(const Context& context, Operation& op, std::uint32_t phase) {
   const std::uint64_t turn = op.first_turn + phase;
   const bool staged = sends(*op.call) && context.shown.input(context.rank()) == nullptr;
   if (phase < op.chunks && staged) copy_in(op, phase, context.staging.own_slot(turn, op.room, op.store));
@@ -72,16 +72,14 @@ Status run_staged(const Context& context, Operation& op, std::uint32_t phase) {
       return shown != nullptr ? Staged{shown + before} : context.staging.slot(member, turn - 1, op.room);
     });
   }
-  return {};
 }
 
-Status run_inline(const Context& context, Operation& op, std::uint32_t phase) {
+void run_inline(const Context& context, Operation& op, std::uint32_t phase) {
   if (phase == 0) {
     if (sends(*op.call)) copy_in(op, 0, context.members.own_line(op.first_turn).payload);
   } else {
     copy_out(context, op, 0, [&](int member) { return Staged{context.members.line(member, op.first_turn).payload}; });
   }
-  return {};
 }
 
 }  // namespace

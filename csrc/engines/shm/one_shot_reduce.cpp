@@ -14,13 +14,13 @@ namespace customccl::shm {
 
 namespace {
 
-void plan(const Context&, Operation& op) {
+[[gnu::hot]] void plan(const Context&, Operation& op) {
   op.last_phase = 1;
   if (!op.call->outputs.empty()) op.reads = Operation::kEverybody;
   op.staged_bytes = op.room = count_of(op.call->inputs) * size_of(op.call->dtype);
 }
 
-void stage_inputs(std::byte* target, const Operation& op) {
+[[gnu::hot]] void stage_inputs(std::byte* target, const Operation& op) {
   for (const View& view : op.call->inputs) {
     stage(target, *op.call, view, 0, view.count, op.store);
     target += view.count * size_of(op.call->dtype);
@@ -29,7 +29,7 @@ void stage_inputs(std::byte* target, const Operation& op) {
 
 // Reduces the part of the inputs that this rank wants. staged_by(member): where the member's copy begins.
 template <class StagedBy>
-void reduce_staged(const Context& context, const Operation& op, StagedBy&& staged_by) {
+[[gnu::hot]] void reduce_staged(const Context& context, const Operation& op, StagedBy&& staged_by) {
   const Call& call = *op.call;
   if (call.outputs.empty()) return;
   const std::size_t block = call.op == Op::kReduceScatter ? static_cast<std::size_t>(context.rank()) : 0;
@@ -47,22 +47,20 @@ void reduce_staged(const Context& context, const Operation& op, StagedBy&& stage
   reduce_piece(context, op, piece);
 }
 
-Status run_inline(const Context& context, Operation& op, std::uint32_t phase) {
+[[gnu::hot]] void run_inline(const Context& context, Operation& op, std::uint32_t phase) {
   if (phase == 0) {
     stage_inputs(context.members.own_line(op.first_turn).payload, op);
   } else {
     reduce_staged(context, op, [&](int member) { return Staged{context.members.line(member, op.first_turn).payload}; });
   }
-  return {};
 }
 
-Status run_staged(const Context& context, Operation& op, std::uint32_t phase) {
+void run_staged(const Context& context, Operation& op, std::uint32_t phase) {
   if (phase == 0) {
     stage_inputs(context.staging.own_slot(op.first_turn, op.room, op.store), op);
   } else {
     reduce_staged(context, op, [&](int member) { return context.staging.slot(member, op.first_turn, op.room); });
   }
-  return {};
 }
 
 }  // namespace

@@ -149,12 +149,11 @@ void move_own(const Context& context, const Operation& op, std::uint32_t phase) 
                 range.count, op.output_store, op.input_origin());
 }
 
-Status run(const Context& context, Operation& op, std::uint32_t phase) {
+void run(const Context& context, Operation& op, std::uint32_t phase) {
   if (phase == 1) op.last_phase = static_cast<std::uint32_t>(phases_needed(context, op));
   if (phase >= 1) move_own(context, op, phase);
   if (phase < op.last_phase) copy_in(context, op, phase);
   if (phase >= 1) copy_out(context, op, phase);
-  return {};
 }
 
 }  // namespace

@@ -16,21 +16,13 @@ std::byte* destination(const Context& context, const Operation& op, const Reduct
   return context.scratch.output();
 }
 
-// Whether the whole piece can go to the kernel at once: nothing has to be packed or unpacked.
-bool direct(const Operation& op, const Reduction& piece) {
-  const bool input_ready = piece.own == nullptr || (piece.own->contiguous() && !scaled(*op.call));
-  const bool target_ready = piece.output == nullptr ? op.store == Store::kPlain : piece.output->contiguous();
-  return input_ready && target_ready;
-}
-
 }  // namespace
 
-void reduce_piece(const Context& context, const Operation& op, Reduction& piece) {
-  if (piece.count == 0 || (piece.output == nullptr && piece.published == nullptr)) return;
+void reduce_blocks(const Context& context, const Operation& op, const Reduction& piece) {
   const Call& call = *op.call;
   const std::size_t element = size_of(call.dtype);
   const auto size = static_cast<std::size_t>(context.size());
-  const std::size_t block = direct(op, piece) ? piece.count : Scratch::kBytes / element;
+  const std::size_t block = Scratch::kBytes / element;
   std::array<const std::byte*, kMaxMembers> sources;
   for (std::size_t done = 0; done < piece.count; done += block) {
     const std::size_t count = std::min(block, piece.count - done);

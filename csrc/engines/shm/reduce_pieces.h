@@ -5,6 +5,7 @@
 
 #include "engines/shm/algorithm.h"
 #include "engines/shm/geometry.h"
+#include "kernels/reduce.h"
 
 namespace customccl::shm {
 
@@ -25,8 +26,28 @@ struct Reduction {
   }
 };
 
-// Carries it out: at once where input and output lie consecutively, else block by block, so that what is read twice is still in the
-// first-level cache.
-void reduce_piece(const Context& context, const Operation& op, Reduction& piece);
+// Whether the whole piece can go to the kernel at once: nothing has to be packed, scaled or unpacked.
+inline bool direct(const Operation& op, const Reduction& piece) {
+  const bool input_ready = piece.own == nullptr || (piece.own->contiguous() && !scaled(*op.call));
+  const bool target_ready = piece.output == nullptr ? op.store == Store::kPlain : piece.output->contiguous();
+  return input_ready && target_ready;
+}
+
+// Block by block, so that what is read twice is still in the first-level cache.
+void reduce_blocks(const Context& context, const Operation& op, const Reduction& piece);
+
+inline void reduce_piece(const Context& context, const Operation& op, Reduction& piece) {
+  if (piece.count == 0 || (piece.output == nullptr && piece.published == nullptr)) return;
+  if (!direct(op, piece)) return reduce_blocks(context, op, piece);
+  const Call& call = *op.call;
+  const std::size_t element = size_of(call.dtype);
+  if (piece.own != nullptr) {
+    piece.staged[static_cast<std::size_t>(context.rank())] = piece.own->at(piece.own_first, element);
+  }
+  const bool wanted = piece.output != nullptr;
+  std::byte* target = wanted ? piece.output->at(piece.output_first, element) : piece.published;
+  reduce(target, {piece.staged.data(), static_cast<std::size_t>(context.size())}, piece.count, call.dtype,
+         call.reduce_op, {piece.origin, wanted ? piece.published : nullptr, op.store});
+}
 
 }  // namespace customccl::shm

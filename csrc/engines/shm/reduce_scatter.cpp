@@ -62,11 +62,10 @@ void reduce_own(const Context& context, const Operation& op, std::size_t index, 
   reduce_piece(context, op, piece);
 }
 
-Status run(const Context& context, Operation& op, std::uint32_t phase) {
+void run(const Context& context, Operation& op, std::uint32_t phase) {
   const std::uint64_t turn = op.first_turn + phase;
   if (phase < op.chunks) copy_in(context, op, phase, context.staging.own_slot(turn, op.room, op.store));
   if (phase >= 1 && phase <= op.chunks) reduce_own(context, op, phase - 1, turn);
-  return {};
 }
 
 }  // namespace

@@ -24,60 +24,67 @@ Store output_store(const Call& call, int size) {
 
 }  // namespace
 
-Status ShmEngine::start(Operation& op) {
+[[gnu::hot]] Step ShmEngine::start(Operation& op, Status& failure) {
   const Call& call = *op.call;
-  if (is_personal(call.op)) pairs_.set_own(call, context_.rank(), context_.size());
-  op.algorithm = &select(context_, call);
-  op.algorithm->plan(context_, op);
-  shown_.begin(call, op.algorithm->shows);
+  const bool personal = is_personal(call.op);
+  if (personal) pairs_.set_own(call, context_.rank(), context_.size());
+  const Algorithm& algorithm = select(context_, call);
+  op.algorithm = &algorithm;
+  algorithm.plan(context_, op);
+  shown_.begin(call, algorithm.shows);
   op.store = store_policy().choose(op.staged_bytes, teaches(op), op.measured);
-  op.output_store = output_store(call, context_.size());
   op.first_turn = turn_ + 1;
-  if (op.algorithm->uses_staging) {
-    if (Status status = staging_.ensure_own(); !status.ok()) return status;
+  if (algorithm.uses_staging) {
+    op.output_store = output_store(call, context_.size());
+    if (Status status = staging_.ensure_own(); !status.ok()) return failed(std::move(status), failure);
   }
   if (op.measured) {
     staging_.take_mapped();
     op.resumed = Clock::now();
   }
-  if (Status status = op.algorithm->run(context_, op, 0); !status.ok()) return status;
+  algorithm.run(context_, op, 0);
   if (op.measured) op.spent = Clock::now() - op.resumed;
-  if (is_personal(call.op)) pairs_.show(*members_, op.first_turn);
+  if (personal) pairs_.show(*members_, op.first_turn);
   Line& line = members_->own_line(op.first_turn);
   signature_ = fingerprint(op, pairs_) ^ members_->identity();
   line.signature = signature_;
   shown_.show(line);
-  members_->publish(op.first_turn, op.store);
-  line.record = record_of(*op.call, op.sequence);
+  members_->publish(line, op.first_turn, op.store);
+  line.record = record_of(call, op.sequence);
   line.recorded.store(op.first_turn, std::memory_order_release);
   if (op.sequence % kShowProcessor == 0) members_->show_processor();
   turn_ = op.first_turn;
   op.phase = 1;
   op.cursor = 0;
-  return {};
+  return Step::kMoved;
 }
 
-Status ShmEngine::advance(Operation& op, Step& step) {
-  step = Step::kWaiting;
-  if (!members_->reached(op.first_turn + op.phase - 1, op.cursor)) return {};
-  fetch_staged(op);
+[[gnu::hot]] Step ShmEngine::advance(Operation& op, Status& failure) {
+  if (!members_->reached(op.first_turn + op.phase - 1, op.cursor)) return Step::kWaiting;
+  const Algorithm& algorithm = *op.algorithm;
+  if (algorithm.uses_staging && op.reads != Operation::kNobody && op.room <= kFetched) fetch_staged(op);
   if (op.phase == 1) {
     const bool same = same_fingerprints(op);
-    if (!same && !all_recorded(op)) return {};
-    if (Status status = enter(op, same); !status.ok()) return status;
+    if (!same && !all_recorded(op)) return Step::kWaiting;
+    if (!same || algorithm.uses_staging) {
+      if (Status status = enter(op, same); !status.ok()) return failed(std::move(status), failure);
+    }
   }
-  if (Status status = op.algorithm->run(context_, op, op.phase); !status.ok()) return status;
+  algorithm.run(context_, op, op.phase);
   if (op.phase == op.last_phase) {
     if (op.measured) learn_from(op);
-    step = Step::kDone;
-    return {};
+    return Step::kDone;
   }
   turn_ = op.first_turn + op.phase;
-  members_->publish(turn_, op.store);
+  members_->publish(members_->own_line(turn_), turn_, op.store);
   ++op.phase;
   op.cursor = 0;
-  step = Step::kMoved;
-  return {};
+  return Step::kMoved;
+}
+
+Step ShmEngine::failed(Status&& why, Status& failure) {
+  failure = std::move(why);
+  return Step::kFailed;
 }
 
 void ShmEngine::learn_from(const Operation& op) {
@@ -90,8 +97,7 @@ void ShmEngine::learn_from(const Operation& op) {
 }
 
 void ShmEngine::fetch_staged(const Operation& op) {
-  if (op.reads == Operation::kNobody || op.room > kFetched || !op.algorithm->uses_staging || !staging_.complete())
-    return;
+  if (!staging_.complete()) return;
   const bool all = op.reads == Operation::kEverybody;
   for (int member = all ? 0 : op.reads; member < (all ? context_.size() : op.reads + 1); ++member) {
     if (member == context_.rank()) continue;
@@ -110,7 +116,7 @@ Status ShmEngine::enter(Operation& op, bool same) {
     if (Status status = shown_.find(*op.call, op.first_turn); !status.ok()) return status;
     if (shown_.any()) ++op.last_phase;
   }
-  return op.algorithm->uses_staging ? staging_.ensure_all() : Status{};
+  return staging_.ensure_all();
 }
 
 bool ShmEngine::same_fingerprints(const Operation& op) const {

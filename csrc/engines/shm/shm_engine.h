@@ -19,8 +19,8 @@ class ShmEngine final : public Engine {
         context_{*members_, staging_, scratch_, pairs_, shown_},
         port_(*members_) {}
 
-  Status start(Operation& op) override;
-  Status advance(Operation& op, Step& step) override;
+  Step start(Operation& op, Status& failure) override;
+  Step advance(Operation& op, Status& failure) override;
   bool shares_processor() const override { return members_->shares_processor(); }
   Status diagnose(const Operation& op) override { return members_->diagnose(awaited(op)); }
   std::vector<int> awaited(const Operation& op) const override;
@@ -51,6 +51,7 @@ class ShmEngine final : public Engine {
   // Has what the operation reads next come from the peers' caches while we look at other things.
   void fetch_staged(const Operation& op);
   Status enter(Operation& op, bool same);
+  static Step failed(Status&& why, Status& failure);
 
   std::unique_ptr<Members> members_;
   Staging staging_;

@@ -37,7 +37,7 @@ std::size_t input_count(const Call& call, int member) {
 
 }  // namespace
 
-void ShownTensors::begin(const Call& call, Shows shows) {
+void ShownTensors::look_at(const Call& call, Shows shows) {
   shows_ = shows;
   any_ = false;
   own() = Place();
@@ -55,8 +55,7 @@ void ShownTensors::begin(const Call& call, Shows shows) {
   any_ = own().input != nullptr || own().output != nullptr;
 }
 
-void ShownTensors::show(Line& line) const {
-  if (shows_ == Shows::kNothing) return;
+void ShownTensors::write_to(Line& line) const {
   const auto offset = [&](const std::byte* place) { return place == nullptr ? 0 : members_.arena_offset(place) + 1; };
   const Offsets offsets{offset(own().input), offset(own().output)};
   std::memcpy(line.payload, &offsets, sizeof(offsets));

@@ -24,9 +24,13 @@ class ShownTensors {
   explicit ShownTensors(Members& members) : members_(members), places_(static_cast<std::size_t>(members.size())) {}
 
   // Before phase 0: which of its tensors this rank shows, of those that the algorithm's peers read.
-  void begin(const Call& call, Shows shows);
+  void begin(const Call& call, Shows shows) {
+    if (shows != Shows::kNothing || shows_ != Shows::kNothing) look_at(call, shows);
+  }
   // Writes it into the line of the operation's first turn.
-  void show(Line& line) const;
+  void show(Line& line) const {
+    if (shows_ != Shows::kNothing) write_to(line);
+  }
   // In phase 1: what the others show.
   Status find(const Call& call, std::uint64_t first_turn);
 
@@ -40,6 +44,8 @@ class ShownTensors {
     const std::byte* input = nullptr;
     const std::byte* output = nullptr;
   };
+  void look_at(const Call& call, Shows shows);
+  void write_to(Line& line) const;
   Place& own() { return places_[static_cast<std::size_t>(members_.rank())]; }
   const Place& own() const { return places_[static_cast<std::size_t>(members_.rank())]; }
 

@@ -10,7 +10,7 @@ namespace customccl::shm {
 
 StorePolicy::StorePolicy() {
   fixed_ = settings().store_policy != "auto";
-  fixed_store_ = settings().store_policy == "streaming" ? Store::kStreaming : Store::kPlain;
+  small_ = settings().store_policy == "streaming" ? Store::kStreaming : Store::kPlain;
 }
 
 std::size_t StorePolicy::index_of(std::size_t bytes) {
@@ -27,10 +27,7 @@ const StorePolicy::Class* StorePolicy::nearest_taught(std::size_t bytes) const {
   return nullptr;
 }
 
-Store StorePolicy::choose(std::size_t bytes, bool teaches, bool& measure) {
-  measure = false;
-  if (fixed_) return fixed_store_;
-  if (bytes <= kSmall) return Store::kPlain;
+Store StorePolicy::choose_between(std::size_t bytes, bool teaches, bool& measure) {
   const bool large = bytes >= kLarge;
   if (!teaches && !large) {
     if (const Class* taught = nearest_taught(bytes); taught != nullptr) return taught->preferred();

@@ -37,7 +37,11 @@ class StorePolicy {
   StorePolicy();
 
   // For an operation that stages `bytes`. `measure` tells the caller to report the time of this one.
-  Store choose(std::size_t bytes, bool teaches, bool& measure);
+  Store choose(std::size_t bytes, bool teaches, bool& measure) {
+    measure = false;
+    if (bytes <= kSmall) return small_;
+    return fixed_ ? small_ : choose_between(bytes, teaches, measure);
+  }
   void observe(Store store, std::size_t bytes, bool teaches, Nanos took);
   // Instead of it: something else took the time of the operation last chosen for. A trial that was to decide is repeated.
   void forget(Store store, std::size_t bytes, bool teaches);
@@ -84,8 +88,10 @@ class StorePolicy {
   // The class nearest to `bytes` that has been taught both ways, or nullptr.
   const Class* nearest_taught(std::size_t bytes) const;
 
+  Store choose_between(std::size_t bytes, bool teaches, bool& measure);
+
   bool fixed_ = false;
-  Store fixed_store_ = Store::kPlain;
+  Store small_ = Store::kPlain;  // up to kSmall, and for all where the kind is fixed
   std::array<Class, kClasses> classes_;
   std::array<Class, kClasses> rooted_;  // of large operations that do not teach
 };

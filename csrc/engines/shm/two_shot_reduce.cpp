@@ -94,12 +94,11 @@ void copy_out(const Context& context, const Operation& op, std::size_t index, st
   }
 }
 
-Status run(const Context& context, Operation& op, std::uint32_t phase) {
+void run(const Context& context, Operation& op, std::uint32_t phase) {
   const std::uint64_t turn = op.first_turn + phase;
   if (phase < op.chunks) copy_in(context, op, phase, context.staging.own_slot(turn, op.room, op.store));
   if (phase >= 1 && phase <= op.chunks) reduce_own(context, op, phase - 1, turn);
   if (phase >= 2 && phase <= op.chunks + 1) copy_out(context, op, phase - 2, turn);
-  return {};
 }
 
 }  // namespace

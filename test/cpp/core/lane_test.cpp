@@ -14,15 +14,16 @@ namespace {
 
 class ScriptedEngine final : public Engine {
  public:
-  Status start(Operation&) override {
+  Step start(Operation&, Status& failure) override {
     ++starts;
-    return on_start;
+    if (on_start.ok()) return Step::kMoved;
+    failure = on_start;
+    return Step::kFailed;
   }
-  Status advance(Operation& op, Step& step) override {
+  Step advance(Operation& op, Status&) override {
     ++advances;
-    step = next;
     if (advanced) advanced(op);
-    return {};
+    return next;
   }
   Status diagnose(const Operation&) override { return diagnosed ? diagnosed() : Status{}; }
   std::vector<int> awaited(const Operation&) const override { return {0}; }
