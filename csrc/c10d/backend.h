@@ -46,35 +46,40 @@ class CustomBackend final : public ::c10d::Backend {
   c10::intrusive_ptr<::c10d::Backend::Options> getBackendOptions() override { return options_; }
   const c10::intrusive_ptr<CustomOptions>& options() const { return options_; }
 
-  WorkPtr broadcast(Tensors& tensors, const ::c10d::BroadcastOptions& options) override;
-  WorkPtr allreduce(Tensors& tensors, const ::c10d::AllreduceOptions& options) override;
+  [[gnu::hot]] WorkPtr broadcast(Tensors& tensors, const ::c10d::BroadcastOptions& options) override;
+  [[gnu::hot]] WorkPtr allreduce(Tensors& tensors, const ::c10d::AllreduceOptions& options) override;
   // allreduce() of one tensor, done on return: a call from Python then makes no list, no options and no Work.
   void all_reduce(const at::Tensor& tensor, const ::c10d::ReduceOp& op);
   WorkPtr allreduce_coalesced(Tensors& tensors, const ::c10d::AllreduceCoalescedOptions& options) override;
-  WorkPtr reduce(Tensors& tensors, const ::c10d::ReduceOptions& options) override;
-  WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs, const ::c10d::AllgatherOptions& options) override;
-  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input, const ::c10d::AllgatherOptions& options) override;
+  [[gnu::hot]] WorkPtr reduce(Tensors& tensors, const ::c10d::ReduceOptions& options) override;
+  [[gnu::hot]] WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs,
+                                 const ::c10d::AllgatherOptions& options) override;
+  [[gnu::hot]] WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input,
+                                       const ::c10d::AllgatherOptions& options) override;
   WorkPtr allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
                               const ::c10d::AllgatherOptions& options) override;
   WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                           const ::c10d::AllgatherOptions& options) override;
-  WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs, const ::c10d::GatherOptions& options) override;
+  [[gnu::hot]] WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs,
+                              const ::c10d::GatherOptions& options) override;
   WorkPtr gather_single(at::Tensor& output, at::Tensor& input,
                         const ::c10d::GatherOptions& options) CUSTOMCCL_OVERRIDE_SINCE_2_14;
-  WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs, const ::c10d::ScatterOptions& options) override;
-  WorkPtr reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
-                         const ::c10d::ReduceScatterOptions& options) override;
-  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
-                               const ::c10d::ReduceScatterOptions& options) override;
+  [[gnu::hot]] WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                               const ::c10d::ScatterOptions& options) override;
+  [[gnu::hot]] WorkPtr reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                                      const ::c10d::ReduceScatterOptions& options) override;
+  [[gnu::hot]] WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                            const ::c10d::ReduceScatterOptions& options) override;
   WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                           const ::c10d::ReduceScatterOptions& options) override;
-  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<std::int64_t>& output_splits,
-                        std::vector<std::int64_t>& input_splits, const ::c10d::AllToAllOptions& options) override;
-  WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const ::c10d::AllToAllOptions& options) override;
-  WorkPtr send(Tensors& tensors, int destination, int tag) override;
-  WorkPtr recv(Tensors& tensors, int source, int tag) override;
+  [[gnu::hot]] WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<std::int64_t>& output_splits,
+                                     std::vector<std::int64_t>& input_splits,
+                                     const ::c10d::AllToAllOptions& options) override;
+  [[gnu::hot]] WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const ::c10d::AllToAllOptions& options) override;
+  [[gnu::hot]] WorkPtr send(Tensors& tensors, int destination, int tag) override;
+  [[gnu::hot]] WorkPtr recv(Tensors& tensors, int source, int tag) override;
   WorkPtr recvAnysource(Tensors& tensors, int tag) override;
-  WorkPtr barrier(const ::c10d::BarrierOptions& options) override;
+  [[gnu::hot]] WorkPtr barrier(const ::c10d::BarrierOptions& options) override;
   void monitoredBarrier(const ::c10d::BarrierOptions& options, bool wait_all_ranks) override;
   WorkPtr allreduce_sparse(Tensors& tensors, const ::c10d::AllreduceOptions& options) override;
 
@@ -148,7 +153,7 @@ class CustomBackend final : public ::c10d::Backend {
   template <class Hold>
   WorkPtr launch(PreparedCall&& prepared, bool async, Label label, Hold&& hold);
   // Asynchronous, and nobody listens.
-  WorkPtr begin(PreparedCall&& prepared, Label label, const Held& held);
+  [[gnu::hot]] WorkPtr begin(PreparedCall&& prepared, Label label, const Held& held);
   // Several operations with one Work; they go out one after the other.
   WorkPtr launch_all(std::vector<PreparedCall> calls, bool async, Label label, const Held& held);
   WorkPtr post_all(std::span<PreparedCall> calls, bool async, Label label, const Held& held);
@@ -158,7 +163,7 @@ class CustomBackend final : public ::c10d::Backend {
   std::shared_ptr<TensorTask> post(PreparedCall&& prepared, const Held& held, ::c10d::OpType type);
   WorkPtr make_work(std::vector<std::shared_ptr<TensorTask>> tasks, Label label, const Held& held, bool async,
                     TimeoutExtensions::Grant grant);
-  static WorkPtr finished_work(::c10d::OpType type);
+  [[gnu::hot]] static WorkPtr finished_work(::c10d::OpType type);
 
   // For those who watch (observed.cpp): the profiler, the flight recorder, hooks, extended timeouts.
   WorkPtr run_observed(PreparedCall& prepared, Label label, const Held& held,
@@ -177,14 +182,14 @@ class CustomBackend final : public ::c10d::Backend {
   static c10::intrusive_ptr<CustomOptions> own_options(const GroupSpec& spec, const OptionsPtr& given);
   void adopt(std::shared_ptr<Communicator> group);
 
-  PreparedCall prepare_all_reduce(const at::Tensor& tensor, const ::c10d::AllreduceOptions& options) const;
-  PreparedCall prepare_all_gather(const at::Tensor& output, const at::Tensor& input,
-                                  const ::c10d::AllgatherOptions& options) const;
+  [[gnu::hot]] PreparedCall prepare_all_reduce(const at::Tensor& tensor, const ::c10d::AllreduceOptions& options) const;
+  [[gnu::hot]] PreparedCall prepare_all_gather(const at::Tensor& output, const at::Tensor& input,
+                                               const ::c10d::AllgatherOptions& options) const;
   PreparedCall prepare_all_gather_list(const Tensors& outputs, const at::Tensor& input,
                                        const ::c10d::AllgatherOptions& options) const;
-  PreparedCall prepare_reduce_scatter(const at::Tensor& output, const at::Tensor& input,
-                                      const ::c10d::ReduceScatterOptions& options) const;
-  WorkPtr message(Op op, Tensors& tensors, int peer, int tag, Label label);
+  [[gnu::hot]] PreparedCall prepare_reduce_scatter(const at::Tensor& output, const at::Tensor& input,
+                                                   const ::c10d::ReduceScatterOptions& options) const;
+  [[gnu::hot]] WorkPtr message(Op op, Tensors& tensors, int peer, int tag, Label label);
   std::size_t size() const { return static_cast<std::size_t>(getSize()); }
 
   std::shared_ptr<Communicator> group_;

@@ -4,6 +4,11 @@
 
 namespace customccl::torch_shim {
 
+inline void CustomBackend::run(PreparedCall& prepared) {
+  const Status status = group_->run(prepared.sealed());
+  if (C10_UNLIKELY(!status.ok())) fail(status);
+}
+
 template <class Hold>
 CustomBackend::WorkPtr CustomBackend::launch(PreparedCall&& prepared, bool async, Label label, Hold&& hold) {
   std::optional<at::StepCallbacks> callbacks = at::getStepCallbacksUnlessEmpty(at::RecordScope::USER_SCOPE);

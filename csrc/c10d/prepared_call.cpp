@@ -11,20 +11,21 @@ namespace {
 
 std::string_view op_name(const Call& call) { return name(call.op); }
 
+// What nearly every tensor is: dense, on the CPU, as it is written. Others are asked one by one (check_kind).
+bool is_plain(const at::Tensor& tensor) {
+  constexpr c10::DispatchKeySet kLazy{c10::DispatchKey::Conjugate, c10::DispatchKey::Negative};
+  const c10::DispatchKeySet keys = tensor.key_set();
+  return keys.has(c10::DispatchKey::CPU) && !keys.has_any(kLazy);
+}
+
 }  // namespace
 
-void PreparedCall::take_dtype(const at::Tensor& tensor) {
-  const DType dtype = dtype_of(tensor.scalar_type());
-  if (!has_dtype_) {
-    call_.dtype = dtype;
-    has_dtype_ = true;
-  }
-  TORCH_CHECK_TYPE(dtype == call_.dtype, "customccl: ", op_name(call_),
-                   " got tensors of different dtypes: ", name(call_.dtype), " and ", name(dtype));
+void PreparedCall::refuse_dtype(DType dtype) const {
+  TORCH_CHECK_TYPE(false, "customccl: ", op_name(call_), " got tensors of different dtypes: ", name(call_.dtype),
+                   " and ", name(dtype));
 }
 
 const Layout* PreparedCall::layout_of(const at::Tensor& tensor) {
-  if (tensor.is_contiguous()) return nullptr;
   Layout layout;
   for (std::int64_t i = 0; i < tensor.dim(); ++i) {
     const Dim dim{tensor.size(i), tensor.stride(i)};
@@ -40,7 +41,7 @@ const Layout* PreparedCall::layout_of(const at::Tensor& tensor) {
   return &layouts_.front();
 }
 
-View PreparedCall::view_of(const at::Tensor& tensor, bool output) {
+void PreparedCall::check_kind(const at::Tensor& tensor) const {
   TORCH_CHECK_VALUE(tensor.defined(), "customccl: ", op_name(call_), " got an undefined tensor");
   TORCH_CHECK_VALUE(
       tensor.device().is_cpu(), "customccl: ", op_name(call_), " got a tensor on ", tensor.device(),
@@ -49,18 +50,25 @@ View PreparedCall::view_of(const at::Tensor& tensor, bool output) {
                     tensor.layout(), "; it takes dense (strided) tensors");
   TORCH_CHECK_VALUE(!tensor.is_conj() && !tensor.is_neg(), "customccl: ", op_name(call_),
                     " got a lazily conjugated or negated tensor; call resolve_conj() or resolve_neg() first");
-  take_dtype(tensor);
-  if (output && !tensor.is_contiguous()) {
-    TORCH_CHECK_VALUE(at::has_internal_overlap(tensor) != at::MemOverlap::Yes, "customccl: ", op_name(call_),
-                      " cannot write to an expanded tensor (sizes ", tensor.sizes(), ", strides ", tensor.strides(),
-                      "): several of its elements are the same memory. Use clone()");
-  }
-  void* data = output ? tensor.mutable_data_ptr() : const_cast<void*>(tensor.const_data_ptr());
-  return {static_cast<std::byte*>(data), layout_of(tensor), 0, static_cast<std::size_t>(tensor.numel())};
 }
 
-void PreparedCall::add_input(const at::Tensor& tensor) { inputs_.push_back(view_of(tensor, false)); }
-void PreparedCall::add_output(const at::Tensor& tensor) { outputs_.push_back(view_of(tensor, true)); }
+void PreparedCall::check_overlap(const at::Tensor& output) const {
+  TORCH_CHECK_VALUE(at::has_internal_overlap(output) != at::MemOverlap::Yes, "customccl: ", op_name(call_),
+                    " cannot write to an expanded tensor (sizes ", output.sizes(), ", strides ", output.strides(),
+                    "): several of its elements are the same memory. Use clone()");
+}
+
+View PreparedCall::view_of(const at::Tensor& tensor, bool output) {
+  if (C10_UNLIKELY(!is_plain(tensor))) check_kind(tensor);
+  take_dtype(dtype_of(tensor.scalar_type()));
+  const Layout* layout = nullptr;
+  if (C10_UNLIKELY(!tensor.is_contiguous())) {
+    if (output) check_overlap(tensor);
+    layout = layout_of(tensor);
+  }
+  void* data = output ? tensor.mutable_data_ptr() : const_cast<void*>(tensor.const_data_ptr());
+  return {static_cast<std::byte*>(data), layout, 0, static_cast<std::size_t>(tensor.numel())};
+}
 
 void PreparedCall::split(Views& views, const View& whole, std::size_t parts) {
   const std::size_t count = whole.count / parts;

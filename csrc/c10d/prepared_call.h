@@ -20,8 +20,8 @@ class PreparedCall {
   PreparedCall(PreparedCall&&) = default;
 
   // The tensor's elements in logical order. Outputs must not overlap themselves.
-  void add_input(const at::Tensor& tensor);
-  void add_output(const at::Tensor& tensor);
+  void add_input(const at::Tensor& tensor) { inputs_.push_back(view_of(tensor, false)); }
+  void add_output(const at::Tensor& tensor) { outputs_.push_back(view_of(tensor, true)); }
   void use_output_as_input() { inputs_.push_back(outputs_.front()); }
   // `parts` equal blocks, in logical order.
   void split_input(const at::Tensor& tensor, std::size_t parts);
@@ -32,7 +32,7 @@ class PreparedCall {
   // all_to_all: what a rank sends to itself is what it expects from itself.
   void check_own_block(int rank) const;
   void set_root(std::int64_t root, int size);
-  void set_reduce_op(const ::c10d::ReduceOp& op);
+  [[gnu::hot]] void set_reduce_op(const ::c10d::ReduceOp& op);
   void set_timeout(std::chrono::milliseconds timeout) {
     if (timeout.count() > 0) call_.timeout = timeout;
   }
@@ -50,9 +50,16 @@ class PreparedCall {
 
  private:
   using Views = c10::SmallVector<View, 4>;
-  View view_of(const at::Tensor& tensor, bool output);
-  void take_dtype(const at::Tensor& tensor);
-  const Layout* layout_of(const at::Tensor& tensor);
+  [[gnu::hot]] View view_of(const at::Tensor& tensor, bool output);
+  void check_kind(const at::Tensor& tensor) const;
+  void check_overlap(const at::Tensor& output) const;
+  void take_dtype(DType dtype) {
+    if (!has_dtype_) call_.dtype = dtype;
+    has_dtype_ = true;
+    if (C10_UNLIKELY(dtype != call_.dtype)) refuse_dtype(dtype);
+  }
+  [[noreturn]] void refuse_dtype(DType dtype) const;
+  const Layout* layout_of(const at::Tensor& tensor);  // of one that is not contiguous
   static void split(Views& views, const View& whole, std::size_t parts);
 
   Call call_;

@@ -1,6 +1,7 @@
 #include "core/collective_lane.h"
 
 #include "core/communicator.h"
+#include "platform/cpu.h"
 
 namespace customccl {
 
@@ -19,16 +20,51 @@ std::size_t CollectiveLane::staging_bytes() {
   return closed_ ? 0 : engine_.staging_bytes();
 }
 
-[[gnu::hot]] void CollectiveLane::accept(Task& task, Finished&) {
-  const std::uint64_t number = next_.load(std::memory_order_relaxed);
-  next_.store(number + 1, std::memory_order_relaxed);
-  task.operation().sequence = number;
+CollectiveLane::Begun CollectiveLane::begin(Operation& op, int looks, Status& failure) {
+  mutex_.lock();
+  if (!free()) return Begun::kNot;
+  count(1);
+  if (!end_at_once(op, looks, failure)) return Begun::kUnderWay;
+  count(-1);
+  mutex_.unlock();
+  return Begun::kOver;
+}
+
+bool CollectiveLane::end_at_once(Operation& op, int looks, Status& failure) {
+  op.sequence = take_number();
+  Step step = engine_.start(op, failure);
+  for (int look = 0;;) {
+    while (step == Step::kMoved) step = engine_.advance(op, failure);
+    if (step != Step::kWaiting) return step == Step::kDone;
+    if (look++ == 0) find_crowd();
+    if (look >= looks || crowded()) return false;
+    if (look > 1) relax();
+    step = engine_.advance(op, failure);
+  }
+}
+
+void CollectiveLane::continue_as(Task& task, Begun begun, int looks, Status&& failure) {
+  if (begun == Begun::kNot) return post_locked(task, looks, nullptr);
+  start_clock(task);
+  queue(task);
+  head_started_ = true;
+  Finished finished;
+  finished.failure = std::move(failure);
+  leave(finished);
+}
+
+void CollectiveLane::accept(Task& task, Finished&) {
+  task.operation().sequence = take_number();
+  queue(task);
+}
+
+void CollectiveLane::queue(Task& task) {
   next_of(task) = nullptr;
   (head_ == nullptr ? head_ : next_of(*tail_)) = &task;
   tail_ = &task;
 }
 
-[[gnu::hot]] bool CollectiveLane::advance(Finished& finished) {
+bool CollectiveLane::advance(Finished& finished) {
   bool moved = false;
   while (head_ != nullptr) {
     Operation& op = head_->operation();

@@ -14,6 +14,13 @@ class CollectiveLane final : public Lane {
   CollectiveLane(Communicator& group, Engine& engine, std::uint64_t first)
       : group_(group), engine_(engine), next_(first) {}
 
+  // A call that its thread carries to the end begins without a task, and needs none where the ranks are in step: then it is over, and
+  // well. Else the lane stays locked, and continue_as() comes next.
+  enum class Begun : std::uint8_t { kOver, kUnderWay, kNot };
+  [[gnu::hot]] Begun begin(Operation& op, int looks, Status& failure);
+  // What begin() has not ended, as a task of that operation. Releases the lock.
+  void continue_as(Task& task, Begun begun, int looks, Status&& failure);
+
   // What engines offer of the same names, for when nothing is under way.
   void suspend();
   Status resume();
@@ -24,7 +31,7 @@ class CollectiveLane final : public Lane {
 
  private:
   void accept(Task& task, Finished& finished) override;
-  bool advance(Finished& finished) override;
+  [[gnu::hot]] bool advance(Finished& finished) override;
   bool shares_processor() const override { return engine_.shares_processor(); }
   Status find_failure(Finished& finished) override;
   void drop_all(const Status& why, Finished& finished) override;
@@ -33,6 +40,13 @@ class CollectiveLane final : public Lane {
   std::vector<int> awaited_by(const Task& task) override;
   void replace(Task& task, Task& by) override;
 
+  [[gnu::hot]] bool end_at_once(Operation& op, int looks, Status& failure);
+  void queue(Task& task);
+  std::uint64_t take_number() {
+    const std::uint64_t number = next_.load(std::memory_order_relaxed);
+    next_.store(number + 1, std::memory_order_relaxed);
+    return number;
+  }
   Task& pop();
 
   Communicator& group_;

@@ -115,13 +115,29 @@ Nanos Communicator::limit_of(const Call& call) const {
   return call.timeout.count() > 0 ? call.timeout : Nanos(timeout_.load(std::memory_order_relaxed));
 }
 
-[[gnu::hot]] Status Communicator::run(const Call& call) {
+Status Communicator::run(const Call& call) {
+  if (generation_ != fork_generation()) return refuse(Task(call, limit_of(call)));
+  if (call.op == Op::kSend || call.op == Op::kRecv) return run_message(call);
+  Operation op{.call = &call};
+  Status failure;
+  const CollectiveLane::Begun begun = collectives_->begin(op, looks(), failure);
+  if (begun == CollectiveLane::Begun::kOver) return {};
+  return run_on(op, begun, std::move(failure));
+}
+
+Status Communicator::run_message(const Call& call) {
   Task task(call, limit_of(call));
-  if (generation_ != fork_generation()) return refuse(task);
   Lane& lane = lane_of(call);
   lane.post(task, looks());
   if (!task.done()) wait_for(lane, task);
-  return task.status();
+  return std::move(task).status();
+}
+
+Status Communicator::run_on(const Operation& op, CollectiveLane::Begun begun, Status&& failure) {
+  Task task(op, limit_of(*op.call));
+  collectives_->continue_as(task, begun, looks(), std::move(failure));
+  if (!task.done()) wait_for(*collectives_, task);
+  return std::move(task).status();
 }
 
 // Looks at a posted operation before leaving it to a wait or to the progress thread.

@@ -31,7 +31,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   ~Communicator();
 
   // Carries `call` out on this thread.
-  Status run(const Call& call);
+  [[gnu::hot]] Status run(const Call& call);
   // Takes `task` in and returns. It completes whether or not anybody waits for it.
   void post(const std::shared_ptr<Task>& task) { post(*task, task); }
   // The same for a task on the stack (without `keep_alive`), which is done when this returns or has moved to the heap.
@@ -84,6 +84,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
  private:
   Communicator(GroupSpec spec, std::unique_ptr<Engine> engine, std::uint64_t first_number, bool processor_each,
                Doorbell& bell);
+  [[gnu::hot]] Status run_message(const Call& call);
+  [[gnu::noinline]] Status run_on(const Operation& op, CollectiveLane::Begun begun, Status&& failure);
   Lane& lane_of(const Call& call) const;
   // Every so often in a long wait; `told`: when the log last heard of it, counted like the task's time.
   void drive_slowly(Lane& lane, const Task& task, Nanos& told);

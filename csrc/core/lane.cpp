@@ -7,7 +7,7 @@
 
 namespace customccl {
 
-[[gnu::hot]] void Finished::deliver() {
+void Finished::deliver() {
   if (tasks_.empty()) return;
   // Another thread of this process may sleep until one of them is done.
   if (HostArena* arena = HostArena::existing(); arena != nullptr) arena->header().bell.ring(true);
@@ -36,8 +36,7 @@ bool Lane::drive_locked() {
   return moved;
 }
 
-[[gnu::hot]] void Lane::post(Task& given, int looks, std::shared_ptr<Task> keep_alive) {
-  mutex_.lock();
+void Lane::post_locked(Task& given, int looks, std::shared_ptr<Task> keep_alive) {
   Finished finished;
   if (busy() && keep_alive == nullptr) keep_alive = given.move_to_heap();  // what stands behind others will not be over
   Task& task = keep_alive != nullptr ? *keep_alive : given;
@@ -48,7 +47,7 @@ bool Lane::drive_locked() {
     paused_ = task.pauses();  // here, so that no other thread's task gets in between
     accept(task, finished);
     if (running() && !task.done() && !advance_until(task, finished)) {
-      crowded_.store(shares_processor(), std::memory_order_relaxed);
+      find_crowd();
       if (crowded()) looks = 1;
       while (--looks > 0 && running() && !advance_until(task, finished)) relax();
     }
@@ -58,7 +57,7 @@ bool Lane::drive_locked() {
     if (keep_alive == nullptr) keep_alive = task.move_to_heap();
     Task& kept = keep_alive != nullptr ? *keep_alive : task;
     if (&kept != &task) replace(task, kept);
-    kept.deadline_.start();
+    start_clock(kept);
     kept.keep_alive_ = std::move(keep_alive);
   } else if (keep_alive != nullptr) {
     task.ended_ = Clock::now();
@@ -99,7 +98,7 @@ void Lane::close(const Status& why) {
   leave(finished);
 }
 
-[[gnu::hot]] void Lane::leave(Finished& finished) {
+void Lane::leave(Finished& finished) {
   failed_ = failed_ || !finished.failure.ok();
   mutex_.unlock();
   if (!finished.failure.ok()) end_group(finished.failure);

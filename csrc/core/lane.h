@@ -16,7 +16,7 @@ namespace customccl {
 class Finished {
  public:
   // Not in a destructor: a callback may need Python, and Python unwinds the threads that it meets while it ends.
-  void deliver();
+  [[gnu::hot]] void deliver();
   // The same for one that was over before its post() returned: it wakes nobody, as nobody but a hook has heard of it.
   static void deliver(std::shared_ptr<Task> task);
   void add(std::shared_ptr<Task> task) { tasks_.push_back(std::move(task)); }
@@ -40,7 +40,10 @@ class Lane {
   }
   // Takes a task in and drives the lane, with at most `looks` looks at what does not move: ranks in step finish a small
   // operation within a microsecond, here, under one lock. A task on the stack that is not over then may move to the heap.
-  void post(Task& task, int looks, std::shared_ptr<Task> keep_alive = nullptr);
+  void post(Task& task, int looks, std::shared_ptr<Task> keep_alive = nullptr) {
+    mutex_.lock();
+    post_locked(task, looks, std::move(keep_alive));
+  }
   // Refuses every task from now on but those that pauses(), until go_on(). What was taken in goes on.
   void pause() { set_paused(true); }
   void go_on() { set_paused(false); }
@@ -104,6 +107,21 @@ class Lane {
 
   static Task*& next_of(Task& task) { return task.next_; }
 
+  static void start_clock(Task& task) { task.deadline_.start(); }
+
+  // post(), which ends with the lock released.
+  [[gnu::hot]] void post_locked(Task& given, int looks, std::shared_ptr<Task> keep_alive);
+  // Whether a call that begins now is the only one.
+  bool free() const { return !busy() && running() && !paused_; }
+  // Whether another look is of use; for who looks again and again.
+  void find_crowd() { crowded_.store(shares_processor(), std::memory_order_relaxed); }
+  // Between a failure and close() the lane takes tasks in, which close() ends, but drives none.
+  bool running() const { return !closed_ && !failed_; }
+  // A lock prefix would cost as much as the lane's lock, which is held anyhow.
+  void count(int more) { pending_.store(pending_.load(std::memory_order_relaxed) + more, std::memory_order_relaxed); }
+  // Releases the lock, then does what must be done without it.
+  [[gnu::hot]] void leave(Finished& finished);
+
   Lock mutex_;
   bool closed_ = false;
 
@@ -112,14 +130,8 @@ class Lane {
     const std::lock_guard lock(mutex_);
     paused_ = paused;
   }
-  // Between a failure and close() the lane takes tasks in, which close() ends, but drives none.
-  // A lock prefix would cost as much as the lane's lock, which is held anyhow.
-  void count(int more) { pending_.store(pending_.load(std::memory_order_relaxed) + more, std::memory_order_relaxed); }
-  bool running() const { return !closed_ && !failed_; }
   bool drive_locked();
   bool advance_until(const Task& task, Finished& finished);
-  // Releases the lock, then does what must be done without it.
-  void leave(Finished& finished);
 
   bool failed_ = false;
   bool paused_ = false;

@@ -20,13 +20,19 @@ struct Message;
 class Task {
  public:
   Task(const Call& call, Nanos limit) : call_(call), deadline_(Deadline::stopped(limit)) { operation_.call = &call_; }
+  // For an operation that has begun without it.
+  Task(const Operation& begun, Nanos limit) : Task(*begun.call, limit) {
+    operation_ = begun;
+    operation_.call = &call_;
+  }
   virtual ~Task() = default;
   Task(const Task&) = delete;
   Task& operator=(const Task&) = delete;
 
   bool done() const { return done_.load(std::memory_order_acquire); }
   // Valid once done.
-  const Status& status() const { return status_; }
+  const Status& status() const& { return status_; }
+  Status status() && { return std::move(status_); }
 
   const Call& call() const { return call_; }
   Call& call() { return call_; }

@@ -48,8 +48,8 @@ const kernels::ReduceTable& active_table() {
 
 }  // namespace
 
-[[gnu::hot]] void reduce(std::byte* dst, std::span<const std::byte* const> sources, std::size_t count, DType dtype,
-                         ReduceOp op, const ReduceHints& hints) {
+void reduce(std::byte* dst, std::span<const std::byte* const> sources, std::size_t count, DType dtype, ReduceOp op,
+            const ReduceHints& hints) {
   kernels::reduce(active_table(), dst, sources, count, dtype, op, hints);
 }
 

@@ -25,8 +25,8 @@ struct ReduceHints {
 // positive quiet NaN, whichever came in (also from one source), and bool as 0 or 1. Threads must agree on
 // flush-to-zero. dst may be equal to any one of the sources; otherwise it overlaps none. n >= 1; is_defined(op, dtype)
 // holds.
-void reduce(std::byte* dst, std::span<const std::byte* const> sources, std::size_t count, DType dtype, ReduceOp op,
-            const ReduceHints& hints = {});
+[[gnu::hot]] void reduce(std::byte* dst, std::span<const std::byte* const> sources, std::size_t count, DType dtype,
+                         ReduceOp op, const ReduceHints& hints = {});
 
 // dst[i] = src[i] * factor. dst may be src. Floating and complex types; real types use factor.real(). The factor is
 // rounded to what the type accumulates in; a complex element times a real factor is scaled part by part.

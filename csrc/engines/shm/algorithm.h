@@ -45,6 +45,6 @@ extern const Algorithm kMulticast;        // broadcast, all_gather: all read the
 extern const Algorithm kInlineMulticast;  // the same, inside the flag's cache line
 extern const Algorithm kPersonal;         // all_to_all, gather, scatter: a part for each
 
-const Algorithm& select(const Context& context, const Call& call);
+[[gnu::hot]] const Algorithm& select(const Context& context, const Call& call);
 
 }  // namespace customccl::shm

@@ -27,7 +27,7 @@ std::uint64_t kind_of(const Call& call) {
 
 }  // namespace
 
-[[gnu::hot]] std::uint64_t fingerprint(const Operation& op, const PairCounts& pairs) {
+std::uint64_t fingerprint(const Operation& op, const PairCounts& pairs) {
   const Call& call = *op.call;
   Hash hash;
   hash.add(op.sequence);

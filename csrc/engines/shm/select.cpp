@@ -40,7 +40,7 @@ const Algorithm& select_multicast(const Call& call) {
 
 }  // namespace
 
-[[gnu::hot]] const Algorithm& select(const Context& context, const Call& call) {
+const Algorithm& select(const Context& context, const Call& call) {
   switch (call.op) {
     case Op::kAllReduce:
     case Op::kReduce:

@@ -24,7 +24,7 @@ Store output_store(const Call& call, int size) {
 
 }  // namespace
 
-[[gnu::hot]] Step ShmEngine::start(Operation& op, Status& failure) {
+Step ShmEngine::start(Operation& op, Status& failure) {
   const Call& call = *op.call;
   const bool personal = is_personal(call.op);
   if (personal) pairs_.set_own(call, context_.rank(), context_.size());
@@ -59,7 +59,7 @@ Store output_store(const Call& call, int size) {
   return Step::kMoved;
 }
 
-[[gnu::hot]] Step ShmEngine::advance(Operation& op, Status& failure) {
+Step ShmEngine::advance(Operation& op, Status& failure) {
   if (!members_->reached(op.first_turn + op.phase - 1, op.cursor)) return Step::kWaiting;
   const Algorithm& algorithm = *op.algorithm;
   if (algorithm.uses_staging && op.reads != Operation::kNobody && op.room <= kFetched) fetch_staged(op);

@@ -19,8 +19,8 @@ class ShmEngine final : public Engine {
         context_{*members_, staging_, scratch_, pairs_, shown_},
         port_(*members_) {}
 
-  Step start(Operation& op, Status& failure) override;
-  Step advance(Operation& op, Status& failure) override;
+  [[gnu::hot]] Step start(Operation& op, Status& failure) override;
+  [[gnu::hot]] Step advance(Operation& op, Status& failure) override;
   bool shares_processor() const override { return members_->shares_processor(); }
   Status diagnose(const Operation& op) override { return members_->diagnose(awaited(op)); }
   std::vector<int> awaited(const Operation& op) const override;
