@@ -41,7 +41,7 @@ void CustomBackend::abort() {
 }
 
 CustomBackend::WorkPtr CustomBackend::begin(PreparedCall&& prepared, Label label, const Held& held) {
-  BriefTask task(prepared, group_->limit_of(prepared.call()), held.inputs, held.outputs);
+  BriefTask task(prepared, group_->limit_of(prepared.call()), held.inputs, held.outputs, timed());
   group_->post(task);
   // Where the ranks are in step it is over by now, and its Work needs no more than the outputs.
   if (task.done() && task.status().ok()) return c10::make_intrusive<DoneWork>(label.type, task, held.results(label));
@@ -92,6 +92,7 @@ CustomBackend::WorkPtr CustomBackend::make_work(std::vector<std::shared_ptr<Tens
   }
   Audience audience;
   if (C10_UNLIKELY(watched())) audience = watch(*tasks.front(), label, held, std::move(grant));
+  audience.timed = timed();
   auto work = c10::make_intrusive<TaskWork>(group_, std::move(tasks), label, held.inputs.vec(),
                                             held.results(label).vec(), std::move(audience));
   if (!async) work->wait(kNoTimeout);
@@ -113,7 +114,7 @@ CustomBackend::WorkPtr CustomBackend::endCoalescing() {
   if (tasks.empty()) return finished_work(::c10d::OpType::COALESCED);
   return c10::make_intrusive<TaskWork>(group_, std::move(tasks),
                                        Label{::c10d::OpType::COALESCED, "customccl:coalesced"}, Tensors(), Tensors(),
-                                       Audience());
+                                       Audience{.timed = timed()});
 }
 
 void CustomBackend::registerOnCompletionHook(std::function<void(std::shared_ptr<::c10d::WorkInfo>)>&& hook) {

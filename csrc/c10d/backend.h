@@ -110,7 +110,7 @@ class CustomBackend final : public ::c10d::Backend {
 
   void registerOnCompletionHook(std::function<void(std::shared_ptr<::c10d::WorkInfo>)>&& hook) override;
   void waitForPendingWorks() override;
-  void enableCollectivesTiming() override {}  // always on: it costs one look at the clock, for asynchronous calls only
+  void enableCollectivesTiming() override { timed_.store(true, std::memory_order_relaxed); }
 
   bool supportsCoalescing() const override { return true; }
   void startCoalescing() override;
@@ -175,6 +175,7 @@ class CustomBackend final : public ::c10d::Backend {
   std::uint64_t log_flight(const Call& call, std::uint64_t sequence, Label label, const Held& held);
   static void begin_record(at::RecordFunction& record, Label label, at::TensorList inputs);
   void extend(Call& call, const TimeoutExtensions::Grant& grant) const;
+  bool timed() const { return timed_.load(std::memory_order_relaxed); }
   // Whether anybody but the profiler may be listening, or ever was.
   bool watched() const { return watched_.load(std::memory_order_relaxed); }
   void check_peer(Op op, int peer) const;
@@ -206,6 +207,7 @@ class CustomBackend final : public ::c10d::Backend {
   const bool logs_flights_;
   const std::uint64_t flight_group_;
   std::atomic<bool> watched_;
+  std::atomic<bool> timed_{false};
   int shrinks_ = 0;
   std::mutex coalescing_mutex_;
   std::atomic<bool> coalescing_{false};  // written under the mutex

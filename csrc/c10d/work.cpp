@@ -27,7 +27,10 @@ c10::IValue result_value(Code code) {
 }  // namespace
 
 TensorTask::TensorTask(BriefTask&& begun)
-    : Task(std::move(begun)), prepared_(std::move(begun.prepared_)), begun_(begun.begun_), fired_(done()) {
+    : Task(std::move(begun)),
+      prepared_(std::move(begun.prepared_)),
+      begun_(begun.begun_.value_or(Clock::now())),
+      fired_(done()) {
   keep(begun.inputs_, begun.outputs_);
 }
 
@@ -168,7 +171,8 @@ TaskWork::TaskWork(std::shared_ptr<Communicator> group, std::vector<std::shared_
     : Work(group->spec().rank, label.type, label.title, inputs),
       group_(std::move(group)),
       state_(std::make_shared<WorkState>(std::move(tasks), std::move(outputs))),
-      key_(audience.key) {
+      key_(audience.key),
+      timed_(audience.timed) {
   WorkState::follow(state_, std::move(recordFunctionEndCallback_), std::move(audience.watcher));
 }
 

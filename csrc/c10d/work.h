@@ -51,10 +51,13 @@ class TensorTask final : public Task {
 // a TensorTask.
 class BriefTask final : public Task {
  public:
-  BriefTask(PreparedCall& prepared, Nanos limit, at::TensorList inputs, at::TensorList outputs)
-      : Task(prepared.sealed(), limit), prepared_(prepared), inputs_(inputs), outputs_(outputs) {}
+  BriefTask(PreparedCall& prepared, Nanos limit, at::TensorList inputs, at::TensorList outputs, bool timed)
+      : Task(prepared.sealed(), limit), prepared_(prepared), inputs_(inputs), outputs_(outputs) {
+    if (timed) begun_ = Clock::now();
+  }
 
-  Clock::time_point begun() const { return begun_; }
+  // When it was called; where nobody asked for times, not known.
+  std::optional<Clock::time_point> begun() const { return begun_; }
   std::shared_ptr<Task> move_to_heap() override { return moved_ = std::make_shared<TensorTask>(std::move(*this)); }
   // Where it went on, or nullptr.
   const std::shared_ptr<TensorTask>& moved() const { return moved_; }
@@ -65,13 +68,20 @@ class BriefTask final : public Task {
   PreparedCall& prepared_;
   at::TensorList inputs_;
   at::TensorList outputs_;
-  Clock::time_point begun_ = Clock::now();
+  std::optional<Clock::time_point> begun_;
   std::shared_ptr<TensorTask> moved_;
 };
 
 using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
 
 inline float milliseconds(Nanos time) { return static_cast<float>(time.count()) / 1e6F; }
+
+// What Works tell of their times. Two looks at the clock are a tenth of what a small operation costs, so nobody looks unasked.
+inline float duration(std::optional<Nanos> took) {
+  TORCH_CHECK(took,
+              "customccl: times are taken of operations that begin after _enable_collectives_timing() of their group");
+  return milliseconds(*took);
+}
 
 // The end of one or several tasks that make up one Work. Outlives the Work: the tasks complete it.
 class WorkState {
@@ -129,8 +139,9 @@ struct Label {
 
 // Those who listen to one Work, and the key they know it by (0: none).
 struct Audience {
-  WorkState::Watcher watcher;
+  WorkState::Watcher watcher{};
   std::uint64_t key = 0;
+  bool timed = false;  // asks how long it took
 };
 
 // What c10d hands to the user for an asynchronous operation.
@@ -149,7 +160,7 @@ class TaskWork final : public ::c10d::Work {
   void abort() override { group_->abort("Work.abort()"); }
   FuturePtr getFuture() override { return state_->future(); }
   FuturePtr getFutureResult() override { return state_->result_future(); }
-  float getDuration() const override { return milliseconds(state_->took()); }
+  float getDuration() const override { return duration(timed_ ? std::optional(state_->took()) : std::nullopt); }
   std::uint64_t getSequencenumber() const override { return state_->tasks().front()->operation().sequence; }
   std::chrono::milliseconds getTimeout() const CUSTOMCCL_OVERRIDE_SINCE_2_14;
   std::uint64_t getCompletionKey() const CUSTOMCCL_OVERRIDE_SINCE_2_15 { return key_; }
@@ -158,6 +169,7 @@ class TaskWork final : public ::c10d::Work {
   std::shared_ptr<Communicator> group_;
   std::shared_ptr<WorkState> state_;
   std::uint64_t key_;
+  bool timed_;
 };
 
 // Done from the start: what a synchronous call returns, and an asynchronous one that was over before it returned. Where nobody
@@ -169,10 +181,11 @@ class DoneWork final : public ::c10d::Work {
   DoneWork(::c10d::OpType type, const BriefTask& task, at::TensorList outputs)
       : Work(-1, type),
         outputs_(outputs.begin(), outputs.end()),
-        took_(Clock::now() - task.begun()),
         sequence_(task.operation().sequence),
         source_(task.source()),
-        limit_(task.deadline().limit()) {}
+        limit_(task.deadline().limit()) {
+    if (task.begun()) took_ = Clock::now() - *task.begun();
+  }
   bool isCompleted() override { return true; }
   bool isSuccess() const override { return true; }
   bool wait(std::chrono::milliseconds) override {
@@ -183,7 +196,7 @@ class DoneWork final : public ::c10d::Work {
   std::vector<at::Tensor> result() override { return {outputs_.begin(), outputs_.end()}; }
   FuturePtr getFuture() override;
   FuturePtr getFutureResult() override;
-  float getDuration() const override { return took_ ? milliseconds(*took_) : Work::getDuration(); }
+  float getDuration() const override { return duration(took_); }
   std::uint64_t getSequencenumber() const override { return sequence_ ? *sequence_ : Work::getSequencenumber(); }
   std::chrono::milliseconds getTimeout() const CUSTOMCCL_OVERRIDE_SINCE_2_14 {
     return std::chrono::duration_cast<std::chrono::milliseconds>(limit_);

@@ -105,6 +105,6 @@ inline Status view_one(Buffer buffer, int rank, View& out) {
   return {};
 }
 // The views of a buffer of use kAll.
-Status view_all(Buffer buffer, int size, Blocks& out);
+[[gnu::hot]] Status view_all(Buffer buffer, int size, Blocks& out);
 
 }  // namespace customccl::capi

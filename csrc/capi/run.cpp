@@ -67,7 +67,7 @@ Status receive(Communicator& group, const Call& call, std::int32_t& source) {
   return task->status();
 }
 
-Status run_with_blocks(Communicator& group, Call& call, Buffer send, Buffer recv) {
+[[gnu::hot]] Status run_with_blocks(Communicator& group, Call& call, Buffer send, Buffer recv) {
   const GroupSpec& spec = group.spec();
   Blocks inputs;
   Blocks outputs;

@@ -111,10 +111,6 @@ Lane& Communicator::lane_of(const Call& call) const {
   return message ? static_cast<Lane&>(*messages_) : *collectives_;
 }
 
-Nanos Communicator::limit_of(const Call& call) const {
-  return call.timeout.count() > 0 ? call.timeout : Nanos(timeout_.load(std::memory_order_relaxed));
-}
-
 Status Communicator::run(const Call& call) {
   if (generation_ != fork_generation()) return refuse(Task(call, limit_of(call)));
   if (call.op == Op::kSend || call.op == Op::kRecv) return run_message(call);

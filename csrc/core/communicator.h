@@ -35,7 +35,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // Takes `task` in and returns. It completes whether or not anybody waits for it.
   void post(const std::shared_ptr<Task>& task) { post(*task, task); }
   // The same for a task on the stack (without `keep_alive`), which is done when this returns or has moved to the heap.
-  void post(Task& task, const std::shared_ptr<Task>& keep_alive = nullptr);
+  [[gnu::hot]] void post(Task& task, const std::shared_ptr<Task>& keep_alive = nullptr);
   // Waits until `task` is done or `limit` passed (then false, and the task goes on).
   bool wait(Task& task, Nanos limit);
   // What to say when wait() returned false.
@@ -69,7 +69,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
   const GroupSpec& spec() const { return spec_; }
   std::uint64_t sequence() const { return collectives_->issued(); }
-  Nanos limit_of(const Call& call) const;
+  Nanos limit_of(const Call& call) const {
+    return call.timeout.count() > 0 ? call.timeout : Nanos(timeout_.load(std::memory_order_relaxed));
+  }
   void set_timeout(Nanos timeout) { timeout_.store(timeout.count(), std::memory_order_relaxed); }
   // Ok while the group works, else why it does not.
   Status health() const;

@@ -27,11 +27,11 @@ class Mailbox {
   explicit Mailbox(int size) : sources_(static_cast<std::size_t>(size)) {}
 
   // The recv that waits longest for a message of `source` with `tag`, taken out; nullptr if none does.
-  Task* take_recv(int source, std::int64_t tag);
-  void post(Task& recv);
+  [[gnu::hot]] Task* take_recv(int source, std::int64_t tag);
+  [[gnu::hot]] void post(Task& recv);
 
   // The message for `recv` that came first, taken out.
-  std::optional<Message> take_message(const Call& recv);
+  [[gnu::hot]] std::optional<Message> take_message(const Call& recv);
   void set_aside(Message message);
   // The same without taking it out, or nullptr.
   const Message* find_message(const Call& recv) const;
@@ -39,7 +39,7 @@ class Mailbox {
   bool withdraw(Task& recv);
 
   // Back-pressure: whether more of this source may be read. Only so much is set aside of a source that nobody here waits for.
-  bool takes_more(int source) const;
+  [[gnu::hot]] bool takes_more(int source) const;
   bool waits_for_anybody() const { return any_source_ > 0; }
 
   std::vector<Task*>& recvs() { return recvs_; }

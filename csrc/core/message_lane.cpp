@@ -96,7 +96,7 @@ bool MessageLane::fits(const Task& recv, int source, const PacketHeader& header,
   return false;
 }
 
-void MessageLane::match(Task& recv, Message message, const std::byte* payload, Finished& finished) {
+void MessageLane::match(Task& recv, Message&& message, const std::byte* payload, Finished& finished) {
   recv.set_source(message.source);
   if (recv.call().parcel) return deliver_parcel(recv, std::move(message), payload, finished);
   if (!fits(recv, message.source, message.header, finished)) {
@@ -123,7 +123,7 @@ void MessageLane::match(Task& recv, Message message, const std::byte* payload, F
   }
 }
 
-void MessageLane::deliver_parcel(Task& recv, Message message, const std::byte* payload, Finished& finished) {
+void MessageLane::deliver_parcel(Task& recv, Message&& message, const std::byte* payload, Finished& finished) {
   if (message.header.kind == PacketHeader::Kind::kEager && message.header.bytes != message.header.total) {
     mailbox_.post(recv);
     return report_garbled(message.source, finished);

@@ -71,8 +71,8 @@ class MessageLane final : public Lane {
     std::optional<Message> gathered;
   };
 
-  void accept(Task& task, Finished& finished) override;
-  bool advance(Finished& finished) override;
+  [[gnu::hot]] void accept(Task& task, Finished& finished) override;
+  [[gnu::hot]] bool advance(Finished& finished) override;
   Status find_failure(Finished& finished) override;
   void drop_all(const Status& why, Finished& finished) override;
   void end_group(const Status& why) override;
@@ -85,31 +85,32 @@ class MessageLane final : public Lane {
   // What travels in the request of a large message: the head of a parcel.
   static std::uint32_t head_bytes(const Call& call);
 
-  void accept_send(Task& task, Finished& finished);
-  void accept_recv(Task& task, Finished& finished);
+  [[gnu::hot]] void accept_send(Task& task, Finished& finished);
+  [[gnu::hot]] void accept_recv(Task& task, Finished& finished);
   void accept_self(Task& task, Finished& finished);
 
-  std::size_t piece_of(const Outgoing& outgoing) const;
-  bool flush(int to, Finished& finished);
-  bool flush_one(int to, Outgoing& outgoing, bool& complete, Finished& finished);
-  bool drain(int from, Finished& finished);
-  void arrive(int from, const PacketHeader& header, const std::byte* payload, Finished& finished);
-  void take_in(Message message, const std::byte* payload, Finished& finished);
-  void begin_gathering(Message message, const std::byte* payload);
+  [[gnu::hot]] std::size_t piece_of(const Outgoing& outgoing) const;
+  [[gnu::hot]] bool flush(int to, Finished& finished);
+  [[gnu::hot]] bool flush_one(int to, Outgoing& outgoing, bool& complete, Finished& finished);
+  [[gnu::hot]] bool drain(int from, Finished& finished);
+  [[gnu::hot]] void arrive(int from, const PacketHeader& header, const std::byte* payload, Finished& finished);
+  [[gnu::hot]] void take_in(Message&& message, const std::byte* payload, Finished& finished);
+  void begin_gathering(Message&& message, const std::byte* payload);
   void receive_more(int from, const PacketHeader& header, const std::byte* payload, Finished& finished);
   void receive_data(int from, const PacketHeader& header, const std::byte* payload, Finished& finished);
   // Puts a piece where it belongs; true when it was the last one.
-  bool place(int from, Incoming& incoming, std::uint32_t bytes, const std::byte* payload, Finished& finished);
+  [[gnu::hot]] bool place(int from, Incoming& incoming, std::uint32_t bytes, const std::byte* payload,
+                          Finished& finished);
   void report_garbled(int from, Finished& finished) const;
-  void match(Task& recv, Message message, const std::byte* payload, Finished& finished);
-  void deliver_parcel(Task& recv, Message message, const std::byte* payload, Finished& finished);
+  [[gnu::hot]] void match(Task& recv, Message&& message, const std::byte* payload, Finished& finished);
+  void deliver_parcel(Task& recv, Message&& message, const std::byte* payload, Finished& finished);
   void answer(Task& recv, const Message& message, Finished& finished);
-  bool fits(const Task& recv, int source, const PacketHeader& header, Finished& finished) const;
+  [[gnu::hot]] bool fits(const Task& recv, int source, const PacketHeader& header, Finished& finished) const;
   void complete(Task& task, Finished& finished) {
     ++completed_;
     finish(task, finished);
   }
-  bool wants_more_from(int source) const;
+  [[gnu::hot]] bool wants_more_from(int source) const;
   // Ranks that a pending task waits for; those that receive from anybody count for all ranks, or for none.
   std::vector<int> awaited(bool anybody) const;
   Status diagnose() const;
@@ -117,6 +118,7 @@ class MessageLane final : public Lane {
   template <class Self, class Visit>
   static void visit_tasks(Self& self, Visit&& visit);
 
+  int after(int rank) const { return rank + 1 == size_ ? 0 : rank + 1; }
   Peer& peer(int rank) { return peers_[static_cast<std::size_t>(rank)]; }
   const Peer& peer(int rank) const { return peers_[static_cast<std::size_t>(rank)]; }
 

@@ -31,13 +31,15 @@ void MessageLane::answer(Task& recv, const Message& message, Finished& finished)
 bool MessageLane::advance(Finished& finished) {
   if (port_ == nullptr) return false;
   bool moved = false;
+  int other = first_drained_;
   for (int step = 0; step < size_ && finished.failure.ok(); ++step) {
-    const int other = (first_drained_ + step) % size_;
-    if (other == rank_) continue;
-    moved = drain(other, finished) || moved;
-    moved = flush(other, finished) || moved;
+    if (other != rank_) {
+      moved = drain(other, finished) || moved;
+      moved = flush(other, finished) || moved;
+    }
+    other = after(other);
   }
-  first_drained_ = (first_drained_ + 1) % size_;
+  first_drained_ = after(first_drained_);
   return moved;
 }
 
@@ -94,7 +96,7 @@ void MessageLane::arrive(int from, const PacketHeader& header, const std::byte* 
 }
 
 // The first packet of a message, or an eager one that has been gathered.
-void MessageLane::take_in(Message message, const std::byte* payload, Finished& finished) {
+void MessageLane::take_in(Message&& message, const std::byte* payload, Finished& finished) {
   if (Task* recv = mailbox_.take_recv(message.source, message.header.tag); recv != nullptr) {
     return match(*recv, std::move(message), payload, finished);
   }
@@ -108,7 +110,7 @@ void MessageLane::take_in(Message message, const std::byte* payload, Finished& f
   mailbox_.set_aside(std::move(message));
 }
 
-void MessageLane::begin_gathering(Message message, const std::byte* payload) {
+void MessageLane::begin_gathering(Message&& message, const std::byte* payload) {
   message.data = std::make_unique_for_overwrite<std::byte[]>(message.header.total);
   std::memcpy(message.data.get(), payload, message.header.bytes);
   const int from = message.source;
@@ -148,7 +150,7 @@ bool MessageLane::place(int from, Incoming& incoming, std::uint32_t bytes, const
                         Finished& finished) {
   const Call& call = incoming.task->call();
   const std::size_t element = size_of(call.dtype);
-  if (bytes > incoming.expected - incoming.received || bytes % element != 0) {
+  if (bytes > incoming.expected - incoming.received || (bytes & (element - 1)) != 0) {
     report_garbled(from, finished);
     return false;
   }
@@ -184,8 +186,7 @@ std::size_t MessageLane::piece_of(const Outgoing& outgoing) const {
                              : outgoing.header.total >= kLong      ? kLongPiece
                                                                    : kDataPiece;
   const std::size_t most = std::min(wanted, port_->stream_payload());
-  const std::size_t element = size_of(outgoing.header.dtype);
-  return std::min<std::uint64_t>(left, most / element * element);
+  return std::min<std::uint64_t>(left, most & ~(size_of(outgoing.header.dtype) - 1));  // whole elements
 }
 
 // Sends one packet of `outgoing`; false when the ring is full. `done`: nothing of it is left.

@@ -72,10 +72,15 @@ def test_what_a_receive_gets_is_its_result_and_a_send_has_none(ranks, count, lat
 def test_works_tell_how_long_they_took_and_sequence_numbers_count_collectives(ranks):
     def body(rank, size):
         before = backend()._get_sequence_number_for_group()
-        works = [dist.all_reduce(torch.ones(100_000), async_op=True) for _ in range(3)]
-        for work in works:
+        untimed = [dist.all_reduce(torch.ones(count), async_op=True) for count in (1, 100_000)]
+        dist.group.WORLD._enable_collectives_timing()
+        works = [dist.all_reduce(torch.ones(count), async_op=True) for count in (1, 100_000)]
+        for work in untimed + works:
             work.wait()
+        for work in untimed:
+            with pytest.raises(RuntimeError, match="_enable_collectives_timing"):
+                work._get_duration()
         assert all(0 < work._get_duration() < 1e6 for work in works)
-        assert backend()._get_sequence_number_for_group() == before + 3
+        assert backend()._get_sequence_number_for_group() == before + 4
 
     ranks(2).run(body)

@@ -22,7 +22,7 @@ std::size_t longest_block(const Call& call) {
   return longest;
 }
 
-void plan(const Context& context, Operation& op) {
+[[gnu::hot]] void plan(const Context& context, Operation& op) {
   const Call& call = *op.call;
   const std::size_t element = size_of(call.dtype);
   const std::size_t longest = longest_block(call);
@@ -61,7 +61,7 @@ void copy_out(const Context& context, const Operation& op, std::size_t index, St
   }
 }
 
-void run_staged(const Context& context, Operation& op, std::uint32_t phase) {
+[[gnu::hot]] void run_staged(const Context& context, Operation& op, std::uint32_t phase) {
   const std::uint64_t turn = op.first_turn + phase;
   const bool staged = sends(*op.call) && context.shown.input(context.rank()) == nullptr;
   if (phase < op.chunks && staged) copy_in(op, phase, context.staging.own_slot(turn, op.room, op.store));
@@ -74,7 +74,7 @@ void run_staged(const Context& context, Operation& op, std::uint32_t phase) {
   }
 }
 
-void run_inline(const Context& context, Operation& op, std::uint32_t phase) {
+[[gnu::hot]] void run_inline(const Context& context, Operation& op, std::uint32_t phase) {
   if (phase == 0) {
     if (sends(*op.call)) copy_in(op, 0, context.members.own_line(op.first_turn).payload);
   } else {

@@ -55,7 +55,7 @@ template <class StagedBy>
   }
 }
 
-void run_staged(const Context& context, Operation& op, std::uint32_t phase) {
+[[gnu::hot]] void run_staged(const Context& context, Operation& op, std::uint32_t phase) {
   if (phase == 0) {
     stage_inputs(context.staging.own_slot(op.first_turn, op.room, op.store), op);
   } else {

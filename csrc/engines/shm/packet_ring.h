@@ -62,15 +62,15 @@ class RingWriter {
   // What has been published ends here, and how far the receiver has read.
   std::uint64_t position() const { return position_; }
   std::uint64_t consumed() const { return ring_->consumed.load(std::memory_order_relaxed); }
-  std::byte* reserve(std::size_t payload);
-  void publish(const PacketHeader& header);
+  [[gnu::hot]] std::byte* reserve(std::size_t payload);
+  [[gnu::hot]] void publish(const PacketHeader& header);
   // Has the lines come that a next packet like the last one is written to, by plain stores.
-  void prefetch_next() const;
+  [[gnu::hot]] void prefetch_next() const;
 
  private:
   PacketRing::Frame* next() const { return reinterpret_cast<PacketRing::Frame*>(ring_->data() + place_); }
-  bool fits(std::size_t bytes);
-  void commit(const PacketHeader& header, std::size_t length);
+  [[gnu::hot]] bool fits(std::size_t bytes);
+  [[gnu::hot]] void commit(const PacketHeader& header, std::size_t length);
   // Has the line come that lies so far behind the place of the next packet. That behind a packet has to be zeroed before the packet
   // is published, and nobody else is at it.
   void prefetch(std::size_t offset) const { __builtin_prefetch(reinterpret_cast<std::byte*>(next()) + offset, 1); }
@@ -92,8 +92,8 @@ class RingReader {
 
   bool opened() const { return ring_ != nullptr; }
   // False: nothing there. A frame whose length cannot be right ends the ring for good (broken()).
-  bool front(PacketHeader& header, const std::byte*& payload);
-  void pop();
+  [[gnu::hot]] bool front(PacketHeader& header, const std::byte*& payload);
+  [[gnu::hot]] void pop();
   bool broken() const { return broken_; }
 
  private:

@@ -17,12 +17,12 @@ namespace customccl::shm {
 class PairCounts {
  public:
   // Counts of this rank's call.
-  void set_own(const Call& call, int rank, int size);
+  [[gnu::hot]] void set_own(const Call& call, int rank, int size);
   // Whether one number says it all: of this rank's counts, or after read_all() of everybody's.
   bool uniform() const { return uniform_; }
   std::uint64_t uniform_count() const { return count_; }
 
-  void show(Members& members, std::uint64_t turn) const;
+  [[gnu::hot]] void show(Members& members, std::uint64_t turn) const;
   // Reads and checks everybody's. Without it everybody's are taken to be as uniform as the own ones.
   Status read_all(Members& members, const Operation& op);
 

@@ -62,7 +62,7 @@ Row row_of(const Context& context, const Operation& op, int sender, int receiver
   return row;
 }
 
-Outgoing layout_of(const Context& context, const Operation& op, int sender, int receiver) {
+[[gnu::hot]] Outgoing layout_of(const Context& context, const Operation& op, int sender, int receiver) {
   const std::size_t element = size_of(op.call->dtype);
   const Row row = row_of(context, op, sender, receiver);
   if (row.total * element <= kInlineBytes) return {true, row.total, row.total_before * element, 0};
@@ -82,7 +82,8 @@ std::size_t phases_needed(const Context& context, const Operation& op) {
       if (receiver != sender) longest = std::max<std::size_t>(longest, context.pairs.sent(sender, receiver));
     }
     if (longest == 0) continue;
-    most = std::max(most, ceil_div(longest, layout_of(context, op, sender, sender).chunk));
+    const Outgoing outgoing = layout_of(context, op, sender, sender);
+    if (!outgoing.in_line) most = std::max(most, ceil_div(longest, outgoing.chunk));
     if (context.pairs.uniform()) break;  // all who send have as much
   }
   return most;
@@ -96,7 +97,7 @@ const View& output_from(const Call& call, int sender) {
   return call.outputs[call.op == Op::kScatter ? 0 : static_cast<std::size_t>(sender)];
 }
 
-void plan(const Context& context, Operation& op) {
+[[gnu::hot]] void plan(const Context& context, Operation& op) {
   op.last_phase = 1;  // until all counts are known, in phase 1
   op.staged_bytes = 0;
   for (int receiver = 0; receiver < context.size(); ++receiver) {
@@ -149,7 +150,7 @@ void move_own(const Context& context, const Operation& op, std::uint32_t phase) 
                 range.count, op.output_store, op.input_origin());
 }
 
-void run(const Context& context, Operation& op, std::uint32_t phase) {
+[[gnu::hot]] void run(const Context& context, Operation& op, std::uint32_t phase) {
   if (phase == 1) op.last_phase = static_cast<std::uint32_t>(phases_needed(context, op));
   if (phase >= 1) move_own(context, op, phase);
   if (phase < op.last_phase) copy_in(context, op, phase);

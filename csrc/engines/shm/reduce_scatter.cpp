@@ -13,7 +13,7 @@ namespace customccl::shm {
 
 namespace {
 
-void plan(const Context& context, Operation& op) {
+[[gnu::hot]] void plan(const Context& context, Operation& op) {
   const std::size_t element = size_of(op.call->dtype);
   std::size_t longest = 0;
   for (const View& block : op.call->inputs) longest = std::max(longest, block.count);
@@ -62,7 +62,7 @@ void reduce_own(const Context& context, const Operation& op, std::size_t index, 
   reduce_piece(context, op, piece);
 }
 
-void run(const Context& context, Operation& op, std::uint32_t phase) {
+[[gnu::hot]] void run(const Context& context, Operation& op, std::uint32_t phase) {
   const std::uint64_t turn = op.first_turn + phase;
   if (phase < op.chunks) copy_in(context, op, phase, context.staging.own_slot(turn, op.room, op.store));
   if (phase >= 1 && phase <= op.chunks) reduce_own(context, op, phase - 1, turn);

@@ -49,8 +49,8 @@ class ShmEngine final : public Engine {
   // Their records too, where it is not. A difference in counts per pair is none.
   Status compare_records(const Operation& op);
   // Has what the operation reads next come from the peers' caches while we look at other things.
-  void fetch_staged(const Operation& op);
-  Status enter(Operation& op, bool same);
+  [[gnu::hot]] void fetch_staged(const Operation& op);
+  [[gnu::hot]] Status enter(Operation& op, bool same);
   static Step failed(Status&& why, Status& failure);
 
   std::unique_ptr<Members> members_;

@@ -16,18 +16,18 @@ class ShmPacketPort final : public PacketPort {
  public:
   explicit ShmPacketPort(Members& members);
 
-  std::size_t max_payload() const override { return capacity_ / 4; }
+  [[gnu::hot]] std::size_t max_payload() const override { return capacity_ / 4; }
   // Eight packets fill a ring without a gap.
-  std::size_t stream_payload() const override {
+  [[gnu::hot]] std::size_t stream_payload() const override {
     return capacity_ / 8 / PacketRing::kLine * PacketRing::kLine - PacketRing::kLine;
   }
-  std::byte* reserve(int to, std::size_t bytes) override { return writer(to).reserve(bytes); }
-  void send(int to, const PacketHeader& header) override;
-  Store begin_data(int to, std::size_t bytes) override;
-  void end_data(int to) override;
-  Status open(int to) override;
-  bool front(int from, PacketHeader& header, const std::byte*& payload) override;
-  void pop(int from) override;
+  [[gnu::hot]] std::byte* reserve(int to, std::size_t bytes) override { return writer(to).reserve(bytes); }
+  [[gnu::hot]] void send(int to, const PacketHeader& header) override;
+  [[gnu::hot]] Store begin_data(int to, std::size_t bytes) override;
+  [[gnu::hot]] void end_data(int to) override;
+  [[gnu::hot]] Status open(int to) override;
+  [[gnu::hot]] bool front(int from, PacketHeader& header, const std::byte*& payload) override;
+  [[gnu::hot]] void pop(int from) override;
   Status diagnose(const std::vector<int>& awaited, bool from_anybody) override;
 
  private:

@@ -6,11 +6,9 @@
 
 namespace customccl::shm {
 
-Status Staging::ensure_own() {
-  std::byte*& base = regions_[static_cast<std::size_t>(members_.rank())].base;
-  if (base != nullptr) return {};
+Status Staging::make_own() {
   if (Status status = members_.allocate(kSlots * slot_bytes(), own_); !status.ok()) return status;
-  base = own_.data;
+  regions_[static_cast<std::size_t>(members_.rank())].base = own_.data;
   members_.own().staging.store(own_.offset + 1, std::memory_order_release);
   return {};
 }
@@ -29,8 +27,7 @@ Status Staging::take_pages() {
   return {};
 }
 
-Status Staging::ensure_all() {
-  if (complete_) return {};
+Status Staging::find_all() {
   for (int member = 0; member < members_.size(); ++member) {
     if (member == members_.rank()) continue;
     const std::uint64_t offset = members_.of(member).staging.load(std::memory_order_acquire);

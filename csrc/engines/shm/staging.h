@@ -53,9 +53,9 @@ class Staging {
   explicit Staging(Members& members) : members_(members), regions_(static_cast<std::size_t>(members.size())) {}
 
   // Before publishing the turn that first uses staging: makes this rank's and shows it.
-  Status ensure_own();
+  Status ensure_own() { return own_.data != nullptr ? Status{} : make_own(); }
   // After the first turn of an operation that uses staging: finds everybody's.
-  Status ensure_all();
+  Status ensure_all() { return complete_ ? Status{} : find_all(); }
 
   bool complete() const { return complete_; }
   // Whether any was mapped since this was last asked: such an operation's time says nothing about others.
@@ -83,6 +83,8 @@ class Staging {
   }
 
  private:
+  Status make_own();
+  Status find_all();
   std::byte* slot(int member, std::uint64_t turn, std::size_t room, Store store) {
     const bool stays = room <= kStep && store == Store::kPlain;
     const std::size_t index = turn % (stays ? 2 : kSlots);
