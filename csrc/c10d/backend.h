@@ -157,7 +157,7 @@ class CustomBackend final : public ::c10d::Backend {
   // Several operations with one Work; they go out one after the other.
   WorkPtr launch_all(std::vector<PreparedCall> calls, bool async, Label label, const Held& held);
   WorkPtr post_all(std::span<PreparedCall> calls, bool async, Label label, const Held& held);
-  void run(PreparedCall& prepared);
+  [[gnu::hot]] void run(PreparedCall& prepared);
   // Tells the abort hooks, if the group is over, and throws.
   [[noreturn]] void fail(const Status& status);
   std::shared_ptr<TensorTask> post(PreparedCall&& prepared, const Held& held, ::c10d::OpType type);

@@ -26,7 +26,7 @@ CustomBackend::WorkPtr CustomBackend::launch(PreparedCall&& prepared, bool async
 
 // c10d hands over lists that hold exactly one tensor.
 template <class List>
-auto& only(List& list, Op op, const char* what) {
+[[gnu::always_inline]] inline auto& only(List& list, Op op, const char* what) {
   TORCH_CHECK_VALUE(list.size() == 1, "customccl: ", name(op), " takes one ", what, " per call, got ", list.size());
   return list[0];
 }

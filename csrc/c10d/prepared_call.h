@@ -18,6 +18,7 @@ class PreparedCall {
  public:
   explicit PreparedCall(Op op) { call_.op = op; }
   PreparedCall(PreparedCall&&) = default;
+  [[gnu::hot]] ~PreparedCall() = default;
 
   // The tensor's elements in logical order. Outputs must not overlap themselves.
   void add_input(const at::Tensor& tensor) { inputs_.push_back(view_of(tensor, false)); }

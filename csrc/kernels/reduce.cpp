@@ -3,11 +3,11 @@
 #include <array>
 
 #include "kernels/reduce_table.h"
-#include "kernels/streaming.h"
 #include "platform/cpu.h"
 
 namespace customccl {
 namespace kernels {
+
 const ReduceTable& reduce_table([[maybe_unused]] InstructionSet set) {
 #if defined(__x86_64__)
   if (set == InstructionSet::kAvx512) return kAvx512Table;
@@ -16,17 +16,22 @@ const ReduceTable& reduce_table([[maybe_unused]] InstructionSet set) {
   return kBaselineTable;
 }
 
+namespace {
+
+[[gnu::noinline]] void reduce_one(const ReduceTable& table, std::byte* dst, const std::byte* source, std::size_t count,
+                                  DType dtype, const ReduceHints& hints) {
+  const ReduceWay& way = table.of_one_source[static_cast<std::size_t>(dtype)];
+  const std::array twice{source, source};
+  way.loop(dst, twice.data(), twice.size(), count * way.parts, hints);
+}
+
+}  // namespace
+
 void reduce(const ReduceTable& table, std::byte* dst, std::span<const std::byte* const> sources, std::size_t count,
             DType dtype, ReduceOp op, const ReduceHints& hints) {
-  if (sources.size() == 1) {
-    const ReduceWay& way = table.of_one_source[static_cast<std::size_t>(dtype)];
-    const std::array twice{sources[0], sources[0]};
-    way.loop(dst, twice.data(), twice.size(), count * way.parts, hints);
-  } else {
-    const ReduceWay& way = table.reduce[static_cast<std::size_t>(dtype)][static_cast<std::size_t>(op)];
-    way.loop(dst, sources.data(), sources.size(), count * way.parts, hints);
-  }
-  if (hints.twin != nullptr && hints.store == Store::kStreaming) streaming_fence();
+  if (sources.size() == 1) return reduce_one(table, dst, sources[0], count, dtype, hints);
+  const ReduceWay& way = table.reduce[static_cast<std::size_t>(dtype)][static_cast<std::size_t>(op)];
+  way.loop(dst, sources.data(), sources.size(), count * way.parts, hints);
 }
 
 void scale(const ReduceTable& table, std::byte* dst, const std::byte* src, std::size_t count, DType dtype,

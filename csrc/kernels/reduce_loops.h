@@ -176,7 +176,9 @@ template <InstructionSet isa, class Element, class Operation>
     i = reduce_runs<isa, Element, Operation>(dst, sources, n, count, hints, begin, end);
   }
   reduce_rest<isa, Element, Operation>(dst, sources, n, i, count);
-  if (hints.twin != nullptr) copy_to_twin(hints, dst, begin, end);
+  if (hints.twin == nullptr) return;
+  copy_to_twin(hints, dst, begin, end);
+  if (hints.store == Store::kStreaming) streaming_fence();
 }
 
 template <class Wide>
