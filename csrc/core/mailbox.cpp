@@ -63,11 +63,6 @@ void Mailbox::set_aside(Message message) {
   messages_.push_back(std::move(message));
 }
 
-bool Mailbox::takes_more(int source) const {
-  const Source& from = sources_[static_cast<std::size_t>(source)];
-  return from.aside_bytes < kAsideLimit || from.recvs > 0 || any_source_ > 0;
-}
-
 void Mailbox::clear() {
   recvs_.clear();
   messages_.clear();

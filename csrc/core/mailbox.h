@@ -39,7 +39,10 @@ class Mailbox {
   bool withdraw(Task& recv);
 
   // Back-pressure: whether more of this source may be read. Only so much is set aside of a source that nobody here waits for.
-  [[gnu::hot]] bool takes_more(int source) const;
+  bool takes_more(int source) const {
+    const Source& from = sources_[static_cast<std::size_t>(source)];
+    return from.aside_bytes < kAsideLimit || from.recvs > 0 || any_source_ > 0;
+  }
   bool waits_for_anybody() const { return any_source_ > 0; }
 
   std::vector<Task*>& recvs() { return recvs_; }

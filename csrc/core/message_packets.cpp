@@ -35,7 +35,7 @@ bool MessageLane::advance(Finished& finished) {
   for (int step = 0; step < size_ && finished.failure.ok(); ++step) {
     if (other != rank_) {
       moved = drain(other, finished) || moved;
-      moved = flush(other, finished) || moved;
+      if (!peer(other).queue.empty()) moved = flush(other, finished) || moved;
     }
     other = after(other);
   }
