@@ -46,5 +46,6 @@ inline constexpr std::array kOps{
 
 constexpr const OpInfo& info(Op op) { return kOps[static_cast<std::size_t>(op)]; }
 constexpr std::string_view name(Op op) { return info(op).name; }
+constexpr bool is_message(Op op) { return op == Op::kSend || op == Op::kRecv; }
 
 }  // namespace customccl

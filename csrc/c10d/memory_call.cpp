@@ -11,17 +11,11 @@ namespace {
 
 constexpr int kNotPlain = -1;
 
-// Whether memory, dtype and number of elements are all there is to it.
-bool is_plain(const at::Tensor& tensor) {
-  return tensor.device().is_cpu() && tensor.layout() == c10::kStrided && tensor.is_contiguous() && !tensor.is_conj() &&
-         !tensor.is_neg();
-}
-
 // customccl_run's code; kNotPlain where Python has to look closer, and then nothing was done.
 int all_reduce_memory(std::uintptr_t communicator, const pybind11::handle& object, int reduce_op) {
   if (!THPVariable_Check(object.ptr())) return kNotPlain;
   const at::Tensor& tensor = THPVariable_Unpack(object.ptr());
-  if (!is_plain(tensor)) return kNotPlain;
+  if (!is_plain(tensor) || !tensor.is_contiguous()) return kNotPlain;
   const auto dtype = static_cast<customccl_dtype>(dtype_of(tensor.scalar_type()));
   const auto count = static_cast<std::size_t>(tensor.numel());
   void* data = tensor.mutable_data_ptr();

@@ -11,13 +11,6 @@ namespace {
 
 std::string_view op_name(const Call& call) { return name(call.op); }
 
-// What nearly every tensor is: dense, on the CPU, as it is written. Others are asked one by one (check_kind).
-bool is_dense_cpu(const at::Tensor& tensor) {
-  constexpr c10::DispatchKeySet kLazy{c10::DispatchKey::Conjugate, c10::DispatchKey::Negative};
-  const c10::DispatchKeySet keys = tensor.key_set();
-  return keys.has(c10::DispatchKey::CPU) && !keys.has_any(kLazy);
-}
-
 }  // namespace
 
 void PreparedCall::refuse_dtype(DType dtype) const {
@@ -59,7 +52,7 @@ void PreparedCall::check_overlap(const at::Tensor& output) const {
 }
 
 View PreparedCall::view_of(const at::Tensor& tensor, bool output) {
-  if (C10_UNLIKELY(!is_dense_cpu(tensor))) check_kind(tensor);
+  if (C10_UNLIKELY(!is_plain(tensor))) check_kind(tensor);  // says what is wrong, if anything is
   take_dtype(dtype_of(tensor.scalar_type()));
   const Layout* layout = nullptr;
   if (C10_UNLIKELY(!tensor.is_contiguous())) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>
 
 #include <array>
@@ -66,6 +67,13 @@ inline ReduceOp reduce_op_of(const ::c10d::ReduceOp& op) {
     case ::c10d::ReduceOp::UNUSED: break;
   }
   TORCH_CHECK_VALUE(false, "customccl: unknown reduce op ", static_cast<int>(op.op_));
+}
+
+// What nearly every tensor is: dense, on the CPU, as it is written. False for the undefined one, and for some that are plain all the same.
+inline bool is_plain(const at::Tensor& tensor) {
+  constexpr c10::DispatchKeySet kLazy{c10::DispatchKey::Conjugate, c10::DispatchKey::Negative};
+  const c10::DispatchKeySet keys = tensor.key_set();
+  return keys.has(c10::DispatchKey::CPU) && !keys.has_any(kLazy);
 }
 
 }  // namespace customccl::torch_shim

@@ -49,7 +49,7 @@ Status check(const customccl_call& given, std::size_t size, Call& call) {
     if (outside(given.root, size)) return refuse(op.op, out_of_range("root", given.root, size));
     call.root = given.root;
   }
-  if (op.op == Op::kSend || op.op == Op::kRecv) {
+  if (is_message(op.op)) {
     const bool anybody = op.op == Op::kRecv && given.peer == CUSTOMCCL_ANY_SOURCE;
     if (!anybody && outside(given.peer, size)) return refuse(op.op, out_of_range("peer", given.peer, size));
     call.peer = given.peer;

@@ -107,13 +107,12 @@ std::shared_ptr<Communicator> Communicator::unconnected(const GroupSpec& spec, c
 Communicator::~Communicator() { close(); }
 
 Lane& Communicator::lane_of(const Call& call) const {
-  const bool message = call.op == Op::kSend || call.op == Op::kRecv;
-  return message ? static_cast<Lane&>(*messages_) : *collectives_;
+  return is_message(call.op) ? static_cast<Lane&>(*messages_) : *collectives_;
 }
 
 Status Communicator::run(const Call& call) {
   if (generation_ != fork_generation()) return refuse(Task(call, limit_of(call)));
-  if (call.op == Op::kSend || call.op == Op::kRecv) return run_message(call);
+  if (is_message(call.op)) return run_message(call);
   Operation op{.call = &call};
   Status failure;
   const CollectiveLane::Begun begun = collectives_->begin(op, looks(), failure);
@@ -123,9 +122,8 @@ Status Communicator::run(const Call& call) {
 
 Status Communicator::run_message(const Call& call) {
   Task task(call, limit_of(call));
-  Lane& lane = lane_of(call);
-  lane.post(task, looks());
-  if (!task.done()) wait_for(lane, task);
+  messages_->post(task, looks());
+  if (!task.done()) wait_for(*messages_, task);
   return std::move(task).status();
 }
 

@@ -88,7 +88,7 @@ class Lane {
   // Forgets a task that nothing has come for; false where that is not so.
   virtual bool take_back(Task& /*task*/) { return false; }
 
-  // It is over, and well.
+  // It is over; its status says how.
   void finish(Task& task, Finished& finished) {
     count(-1);
     if (task.keep_alive_ == nullptr) {
@@ -113,7 +113,7 @@ class Lane {
   [[gnu::hot]] void post_locked(Task& given, int looks, std::shared_ptr<Task> keep_alive);
   // Whether a call that begins now is the only one.
   bool free() const { return !busy() && running() && !paused_; }
-  // Whether another look is of use; for who looks again and again.
+  // Learns whether it is crowded().
   void find_crowd() { crowded_.store(shares_processor(), std::memory_order_relaxed); }
   // Between a failure and close() the lane takes tasks in, which close() ends, but drives none.
   bool running() const { return !closed_ && !failed_; }
