@@ -1,7 +1,6 @@
 #include "core/collective_lane.h"
 
 #include "core/communicator.h"
-#include "platform/cpu.h"
 
 namespace customccl {
 
@@ -33,14 +32,14 @@ CollectiveLane::Begun CollectiveLane::begin(Operation& op, int looks, Status& fa
 bool CollectiveLane::end_at_once(Operation& op, int looks, Status& failure) {
   op.sequence = take_number();
   Step step = engine_.start(op, failure);
-  for (int look = 0;;) {
-    while (step == Step::kMoved) step = engine_.advance(op, failure);
-    if (step != Step::kWaiting) return step == Step::kDone;
-    if (look++ == 0) find_crowd();
-    if (look >= looks || crowded()) return false;
-    if (look > 1) relax();
-    step = engine_.advance(op, failure);
-  }
+  const auto over = [&] {
+    do {
+      step = engine_.advance(op, failure);
+    } while (step == Step::kMoved);
+    return step != Step::kWaiting;
+  };
+  if (step == Step::kMoved) look_until(looks, over);
+  return step == Step::kDone;
 }
 
 void CollectiveLane::continue_as(Task& task, Begun begun, int looks, Status&& failure) {

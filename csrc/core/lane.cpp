@@ -3,7 +3,6 @@
 #include "core/callbacks.h"
 #include "core/progress.h"
 #include "host/host_arena.h"
-#include "platform/cpu.h"
 
 namespace customccl {
 
@@ -46,11 +45,7 @@ void Lane::post_locked(Task& given, int looks, std::shared_ptr<Task> keep_alive)
   } else {
     paused_ = task.pauses();  // here, so that no other thread's task gets in between
     accept(task, finished);
-    if (running() && !task.done() && !advance_until(task, finished)) {
-      find_crowd();
-      if (crowded()) looks = 1;
-      while (--looks > 0 && running() && !advance_until(task, finished)) relax();
-    }
+    if (running() && !task.done()) look_until(looks, [&] { return advance_until(task, finished); });
   }
   const bool over = task.done();
   if (!over) {

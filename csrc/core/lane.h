@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "core/task.h"
+#include "platform/cpu.h"
 #include "platform/lock.h"
 
 namespace customccl {
@@ -113,8 +114,18 @@ class Lane {
   [[gnu::hot]] void post_locked(Task& given, int looks, std::shared_ptr<Task> keep_alive);
   // Whether a call that begins now is the only one.
   bool free() const { return !busy() && running() && !paused_; }
-  // Learns whether it is crowded().
-  void find_crowd() { crowded_.store(shares_processor(), std::memory_order_relaxed); }
+  // Asks over(), which moves what can be moved, until it says yes: at most `looks` times, once where it is crowded().
+  template <class Over>
+  bool look_until(int looks, Over&& over) {
+    if (over()) return true;
+    crowded_.store(shares_processor(), std::memory_order_relaxed);
+    if (crowded()) return false;
+    for (int look = 1; look < looks; ++look) {
+      if (over()) return true;
+      relax();
+    }
+    return false;
+  }
   // Between a failure and close() the lane takes tasks in, which close() ends, but drives none.
   bool running() const { return !closed_ && !failed_; }
   // A lock prefix would cost as much as the lane's lock, which is held anyhow.

@@ -15,14 +15,12 @@ enum class Store : std::uint8_t { kPlain, kStreaming };
 // Where what was written so lies.
 constexpr Origin origin_of(Store store) { return store == Store::kStreaming ? Origin::kMemory : Origin::kCache; }
 
-// Copies `bytes` from src to dst; the ranges do not overlap, or are equal (then nothing is done).
-// A streaming copy ends with a store fence, so a flag published afterwards with release order covers it.
-inline void copy(std::byte* dst, const std::byte* src, std::size_t bytes, Store store, Origin origin = Origin::kCache);
-
-// More than a few bytes, or by streaming stores.
+// More than a few bytes, or by streaming stores: the rest of copy().
 void copy_much(std::byte* dst, const std::byte* src, std::size_t bytes, Store store, Origin origin);
 
-inline void copy(std::byte* dst, const std::byte* src, std::size_t bytes, Store store, Origin origin) {
+// Copies `bytes` from src to dst; the ranges do not overlap, or are equal (then nothing is done).
+// A streaming copy ends with a store fence, so a flag published afterwards with release order covers it.
+inline void copy(std::byte* dst, const std::byte* src, std::size_t bytes, Store store, Origin origin = Origin::kCache) {
   constexpr std::size_t kFew = 2048;  // below, memcpy uses registers
   if (dst == src || bytes == 0) return;
   if (store != Store::kPlain || bytes >= kFew) return copy_much(dst, src, bytes, store, origin);
