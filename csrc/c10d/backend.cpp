@@ -41,12 +41,33 @@ void CustomBackend::abort() {
 }
 
 CustomBackend::WorkPtr CustomBackend::begin(PreparedCall&& prepared, Label label, const Held& held) {
-  BriefTask task(prepared, group_->limit_of(prepared.call()), held.inputs, held.outputs, timed());
-  group_->post(task);
-  // Where the ranks are in step it is over by now, and its Work needs no more than the outputs.
-  if (task.done() && task.status().ok()) return c10::make_intrusive<DoneWork>(label.type, task, held.results(label));
-  if (task.moved() == nullptr) task.move_to_heap();  // it failed at once
-  return make_work({task.moved()}, label, held, true, {});
+  // Where the ranks are in step it is over before it needs a task, and its Work needs no more than the outputs.
+  class Maker final : public TaskMaker {
+   public:
+    Maker(PreparedCall& prepared, Nanos limit, const Held& held, std::optional<Clock::time_point> begun)
+        : prepared_(prepared), limit_(limit), held_(held), begun_(begun) {}
+    std::shared_ptr<Task> make() override {
+      return made_ = std::make_shared<TensorTask>(std::move(prepared_), limit_, held_.inputs, held_.outputs,
+                                                  begun_.value_or(Clock::now()));
+    }
+    const std::shared_ptr<TensorTask>& made() const { return made_; }
+
+   private:
+    PreparedCall& prepared_;
+    Nanos limit_;
+    const Held& held_;
+    std::optional<Clock::time_point> begun_;
+    std::shared_ptr<TensorTask> made_;
+  };
+  const Nanos limit = group_->limit_of(prepared.call());
+  std::optional<Clock::time_point> begun;
+  if (C10_UNLIKELY(timed())) begun = Clock::now();
+  Maker maker(prepared, limit, held, begun);
+  Ended ended;
+  if (!group_->begin(prepared.sealed(), ended, maker)) return make_work({maker.made()}, label, held, true, {});
+  std::optional<Nanos> took;
+  if (C10_UNLIKELY(begun.has_value())) took = Clock::now() - *begun;
+  return c10::make_intrusive<DoneWork>(label.type, ended, limit, took, held.results(label));
 }
 
 CustomBackend::WorkPtr CustomBackend::launch_all(std::vector<PreparedCall> calls, bool async, Label label,

@@ -26,12 +26,12 @@ c10::IValue result_value(Code code) {
 
 }  // namespace
 
-TensorTask::TensorTask(BriefTask&& begun)
-    : Task(std::move(begun)),
-      prepared_(std::move(begun.prepared_)),
-      begun_(begun.begun_.value_or(Clock::now())),
-      fired_(done()) {
-  keep(begun.inputs_, begun.outputs_);
+TensorTask::TensorTask(PreparedCall&& prepared, Nanos limit, at::TensorList inputs, at::TensorList outputs,
+                       Clock::time_point begun)
+    : Task(prepared.call(), limit), prepared_(std::move(prepared)), begun_(begun) {
+  kept_.append(inputs.begin(), inputs.end());
+  if (outputs.data() != inputs.data()) kept_.append(outputs.begin(), outputs.end());
+  prepared_.attach(call());
 }
 
 void TensorTask::when_done(std::function<void()> then) {

@@ -15,16 +15,11 @@
 
 namespace customccl::torch_shim {
 
-class BriefTask;
-
 // One asynchronous call: keeps its tensors alive until it is done.
 class TensorTask final : public Task {
  public:
-  TensorTask(PreparedCall&& prepared, Nanos limit, at::TensorList inputs, at::TensorList outputs)
-      : Task(prepared.call(), limit), prepared_(std::move(prepared)) {
-    keep(inputs, outputs);
-  }
-  explicit TensorTask(BriefTask&& begun);
+  TensorTask(PreparedCall&& prepared, Nanos limit, at::TensorList inputs, at::TensorList outputs,
+             Clock::time_point begun = Clock::now());
 
   // Runs `then` when the task is done, at once if it is.
   void when_done(std::function<void()> then);
@@ -33,43 +28,12 @@ class TensorTask final : public Task {
   void completed() override;
 
  private:
-  void keep(at::TensorList inputs, at::TensorList outputs) {
-    kept_.append(inputs.begin(), inputs.end());
-    if (outputs.data() != inputs.data()) kept_.append(outputs.begin(), outputs.end());
-    prepared_.attach(call());
-  }
-
   PreparedCall prepared_;
   c10::SmallVector<at::Tensor, 2> kept_;
-  Clock::time_point begun_ = Clock::now();
+  Clock::time_point begun_;
   std::mutex mutex_;
   bool fired_ = false;
   std::vector<std::function<void()>> then_;
-};
-
-// An asynchronous call on its caller's stack. Ranks in step end a small one before its post returns; what is not over then goes on as
-// a TensorTask.
-class BriefTask final : public Task {
- public:
-  BriefTask(PreparedCall& prepared, Nanos limit, at::TensorList inputs, at::TensorList outputs, bool timed)
-      : Task(prepared.sealed(), limit), prepared_(prepared), inputs_(inputs), outputs_(outputs) {
-    if (timed) begun_ = Clock::now();
-  }
-
-  // When it was called; where nobody asked for times, not known.
-  std::optional<Clock::time_point> begun() const { return begun_; }
-  std::shared_ptr<Task> move_to_heap() override { return moved_ = std::make_shared<TensorTask>(std::move(*this)); }
-  // Where it went on, or nullptr.
-  const std::shared_ptr<TensorTask>& moved() const { return moved_; }
-
- private:
-  friend class TensorTask;
-
-  PreparedCall& prepared_;
-  at::TensorList inputs_;
-  at::TensorList outputs_;
-  std::optional<Clock::time_point> begun_;
-  std::shared_ptr<TensorTask> moved_;
 };
 
 using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
@@ -178,26 +142,21 @@ class DoneWork final : public ::c10d::Work {
  public:
   explicit DoneWork(::c10d::OpType type = ::c10d::OpType::UNKNOWN) : Work(-1, type) {}
   DoneWork(::c10d::OpType type, std::uint64_t key, Nanos took) : Work(-1, type), key_(key), took_(took) {}
-  DoneWork(::c10d::OpType type, const BriefTask& task, at::TensorList outputs)
-      : Work(-1, type),
-        outputs_(outputs.begin(), outputs.end()),
-        sequence_(task.operation().sequence),
-        source_(task.source()),
-        limit_(task.deadline().limit()) {
-    if (task.begun()) took_ = Clock::now() - *task.begun();
-  }
+  // Of an asynchronous call.
+  DoneWork(::c10d::OpType type, const Ended& ended, Nanos limit, std::optional<Nanos> took, at::TensorList outputs)
+      : Work(-1, type), outputs_(outputs.begin(), outputs.end()), took_(took), ended_(ended), limit_(limit) {}
   bool isCompleted() override { return true; }
   bool isSuccess() const override { return true; }
   bool wait(std::chrono::milliseconds) override {
     Work::synchronize();
     return true;
   }
-  int sourceRank() const override { return sequence_ ? source_ : Work::sourceRank(); }
+  int sourceRank() const override { return ended_ ? ended_->source : Work::sourceRank(); }
   std::vector<at::Tensor> result() override { return {outputs_.begin(), outputs_.end()}; }
   FuturePtr getFuture() override;
   FuturePtr getFutureResult() override;
   float getDuration() const override { return duration(took_); }
-  std::uint64_t getSequencenumber() const override { return sequence_ ? *sequence_ : Work::getSequencenumber(); }
+  std::uint64_t getSequencenumber() const override { return ended_ ? ended_->sequence : Work::getSequencenumber(); }
   std::chrono::milliseconds getTimeout() const CUSTOMCCL_OVERRIDE_SINCE_2_14 {
     return std::chrono::duration_cast<std::chrono::milliseconds>(limit_);
   }
@@ -207,8 +166,7 @@ class DoneWork final : public ::c10d::Work {
   c10::SmallVector<at::Tensor, 1> outputs_;
   std::uint64_t key_ = 0;
   std::optional<Nanos> took_;
-  std::optional<std::uint64_t> sequence_;  // of an asynchronous call
-  int source_ = -1;
+  std::optional<Ended> ended_;  // of an asynchronous call
   Nanos limit_{0};
 };
 

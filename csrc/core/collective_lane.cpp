@@ -19,7 +19,7 @@ std::size_t CollectiveLane::staging_bytes() {
   return closed_ ? 0 : engine_.staging_bytes();
 }
 
-CollectiveLane::Begun CollectiveLane::begin(Operation& op, int looks, Status& failure) {
+Lane::Begun CollectiveLane::begin(Operation& op, int looks, Status& failure) {
   mutex_.lock();
   if (!free()) return Begun::kNot;
   count(1);
@@ -42,9 +42,11 @@ bool CollectiveLane::end_at_once(Operation& op, int looks, Status& failure) {
   return step == Step::kDone;
 }
 
-void CollectiveLane::continue_as(Task& task, Begun begun, int looks, Status&& failure) {
-  if (begun == Begun::kNot) return post_locked(task, looks, nullptr);
-  start_clock(task);
+void CollectiveLane::continue_as(Task& task, Begun begun, const Operation& op, int looks, Status&& failure,
+                                 std::shared_ptr<Task> keep_alive) {
+  if (begun == Begun::kNot) return post_locked(task, looks, std::move(keep_alive));
+  task.take_over(op);
+  keep(task, std::move(keep_alive));
   queue(task);
   head_started_ = true;
   Finished finished;
@@ -111,8 +113,6 @@ void CollectiveLane::end_group(const Status& why) { group_.fail(why); }
 std::vector<int> CollectiveLane::awaited_by(const Task& task) {
   return &task == head_ ? engine_.awaited(task.operation()) : std::vector<int>();
 }
-
-void CollectiveLane::replace(Task&, Task& by) { head_ = tail_ = &by; }
 
 Status CollectiveLane::refusal(const Task& task) { return group_.refuse(task); }
 

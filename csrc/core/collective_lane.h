@@ -14,12 +14,10 @@ class CollectiveLane final : public Lane {
   CollectiveLane(Communicator& group, Engine& engine, std::uint64_t first)
       : group_(group), engine_(engine), next_(first) {}
 
-  // A call that its thread carries to the end begins without a task, and needs none where the ranks are in step: then it is over, and
-  // well. Else the lane stays locked, and continue_as() comes next.
-  enum class Begun : std::uint8_t { kOver, kUnderWay, kNot };
   [[gnu::hot]] Begun begin(Operation& op, int looks, Status& failure);
-  // What begin() has not ended, as a task of that operation. Releases the lock.
-  void continue_as(Task& task, Begun begun, int looks, Status&& failure);
+  // Goes on with `op` and what begin() said. Releases the lock.
+  void continue_as(Task& task, Begun begun, const Operation& op, int looks, Status&& failure,
+                   std::shared_ptr<Task> keep_alive);
 
   // What engines offer of the same names, for when nothing is under way.
   void suspend();
@@ -38,7 +36,6 @@ class CollectiveLane final : public Lane {
   void end_group(const Status& why) override;
   Status refusal(const Task& task) override;
   std::vector<int> awaited_by(const Task& task) override;
-  void replace(Task& task, Task& by) override;
 
   [[gnu::hot]] bool end_at_once(Operation& op, int looks, Status& failure);
   void queue(Task& task);

@@ -115,23 +115,50 @@ Status Communicator::run(const Call& call) {
   if (is_message(call.op)) return run_message(call);
   Operation op{.call = &call};
   Status failure;
-  const CollectiveLane::Begun begun = collectives_->begin(op, looks(), failure);
-  if (begun == CollectiveLane::Begun::kOver) return {};
+  const Lane::Begun begun = collectives_->begin(op, looks(), failure);
+  if (begun == Lane::Begun::kOver) return {};
   return run_on(op, begun, std::move(failure));
 }
 
 Status Communicator::run_message(const Call& call) {
+  Ended ended;
+  const Lane::Begun begun = messages_->begin(call, looks(), ended);
+  if (begun == Lane::Begun::kOver) return {};
   Task task(call, limit_of(call));
-  messages_->post(task, looks());
+  messages_->continue_as(task, begun, nullptr);
   if (!task.done()) wait_for(*messages_, task);
   return std::move(task).status();
 }
 
-Status Communicator::run_on(const Operation& op, CollectiveLane::Begun begun, Status&& failure) {
-  Task task(op, limit_of(*op.call));
-  collectives_->continue_as(task, begun, looks(), std::move(failure));
+Status Communicator::run_on(const Operation& op, Lane::Begun begun, Status&& failure) {
+  Task task(*op.call, limit_of(*op.call));
+  collectives_->continue_as(task, begun, op, looks(), std::move(failure), nullptr);
   if (!task.done()) wait_for(*collectives_, task);
   return std::move(task).status();
+}
+
+bool Communicator::begin(const Call& call, Ended& ended, TaskMaker& maker) {
+  if (generation_ != fork_generation()) {
+    post(maker.make());
+    return false;
+  }
+  if (is_message(call.op)) {
+    const Lane::Begun begun = messages_->begin(call, looks(), ended);
+    if (begun == Lane::Begun::kOver) return true;
+    const std::shared_ptr<Task> task = maker.make();
+    messages_->continue_as(*task, begun, task);
+    look_after(*task, *messages_);
+    return false;
+  }
+  Operation op{.call = &call};
+  Status failure;
+  const Lane::Begun begun = collectives_->begin(op, looks(), failure);
+  ended.sequence = op.sequence;
+  if (begun == Lane::Begun::kOver) return true;
+  const std::shared_ptr<Task> task = maker.make();
+  collectives_->continue_as(*task, begun, op, looks(), std::move(failure), task);
+  look_after(*task, *collectives_);
+  return false;
 }
 
 // Looks at a posted operation before leaving it to a wait or to the progress thread.
@@ -148,10 +175,14 @@ void Communicator::wait_for(Lane& lane, const Task& task, const Deadline* limit)
       [&] { return lane.drive(); }, [&] { drive_slowly(lane, task, told); });
 }
 
-void Communicator::post(Task& task, const std::shared_ptr<Task>& keep_alive) {
-  Lane& lane = lane_of(task.call());
-  if (generation_ != fork_generation()) return lane.reject(task, keep_alive);
-  lane.post(task, looks(), keep_alive);
+void Communicator::post(const std::shared_ptr<Task>& task) {
+  Lane& lane = lane_of(task->call());
+  if (generation_ != fork_generation()) return lane.reject(*task, task);
+  lane.post(*task, looks(), task);
+  look_after(*task, lane);
+}
+
+void Communicator::look_after(const Task& task, Lane& lane) {
   if (!task.done()) Progress::get().watch(std::shared_ptr<Lane>(shared_from_this(), &lane));
 }
 

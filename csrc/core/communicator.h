@@ -32,10 +32,11 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
   // Carries `call` out on this thread.
   [[gnu::hot]] Status run(const Call& call);
+  // The same while the ranks are in step: true, and `ended` tells of it. Else returns false, and a task of `maker` goes on with the
+  // call, or has failed. It completes whether or not anybody waits for it.
+  [[gnu::hot]] bool begin(const Call& call, Ended& ended, TaskMaker& maker);
   // Takes `task` in and returns. It completes whether or not anybody waits for it.
-  void post(const std::shared_ptr<Task>& task) { post(*task, task); }
-  // The same for a task on the stack (without `keep_alive`), which is done when this returns or has moved to the heap.
-  [[gnu::hot]] void post(Task& task, const std::shared_ptr<Task>& keep_alive = nullptr);
+  void post(const std::shared_ptr<Task>& task);
   // Waits until `task` is done or `limit` passed (then false, and the task goes on).
   bool wait(Task& task, Nanos limit);
   // What to say when wait() returned false.
@@ -87,7 +88,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Communicator(GroupSpec spec, std::unique_ptr<Engine> engine, std::uint64_t first_number, bool processor_each,
                Doorbell& bell);
   [[gnu::hot]] Status run_message(const Call& call);
-  [[gnu::noinline]] Status run_on(const Operation& op, CollectiveLane::Begun begun, Status&& failure);
+  [[gnu::noinline]] Status run_on(const Operation& op, Lane::Begun begun, Status&& failure);
+  // Sees to it that `task` completes.
+  void look_after(const Task& task, Lane& lane);
   Lane& lane_of(const Call& call) const;
   // Every so often in a long wait; `told`: when the log last heard of it, counted like the task's time.
   void drive_slowly(Lane& lane, const Task& task, Nanos& told);

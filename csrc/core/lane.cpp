@@ -35,10 +35,8 @@ bool Lane::drive_locked() {
   return moved;
 }
 
-void Lane::post_locked(Task& given, int looks, std::shared_ptr<Task> keep_alive) {
+void Lane::post_locked(Task& task, int looks, std::shared_ptr<Task> keep_alive) {
   Finished finished;
-  if (busy() && keep_alive == nullptr) keep_alive = given.move_to_heap();  // what stands behind others will not be over
-  Task& task = keep_alive != nullptr ? *keep_alive : given;
   count(1);
   if (closed_ || (paused_ && !task.pauses())) {
     fail(task, refusal(task), finished);
@@ -49,11 +47,7 @@ void Lane::post_locked(Task& given, int looks, std::shared_ptr<Task> keep_alive)
   }
   const bool over = task.done();
   if (!over) {
-    if (keep_alive == nullptr) keep_alive = task.move_to_heap();
-    Task& kept = keep_alive != nullptr ? *keep_alive : task;
-    if (&kept != &task) replace(task, kept);
-    start_clock(kept);
-    kept.keep_alive_ = std::move(keep_alive);
+    keep(task, std::move(keep_alive));
   } else if (keep_alive != nullptr) {
     task.ended_ = Clock::now();
   }

@@ -28,10 +28,20 @@ class Finished {
   std::vector<std::shared_ptr<Task>> tasks_;
 };
 
+// What a call tells that was over before it became a task.
+struct Ended {
+  std::uint64_t sequence = 0;
+  int source = -1;  // of a received message
+};
+
 // Tasks of one group that are driven together: its collectives (in order), or its messages.
 // Whoever has time drives: a thread that waits, one that polls or posts, or the progress thread. Only one at a time does.
 class Lane {
  public:
+  // A call begins without a task, and needs none where the ranks are in step: then it is over, and well. Else the lane stays locked, and
+  // continue_as() comes next, with the task that goes on with the call.
+  enum class Begun : std::uint8_t { kOver, kUnderWay, kNot };
+
   virtual ~Lane() = default;
 
   // Moves what can be moved, if no other thread is at it. True when anything moved.
@@ -40,7 +50,7 @@ class Lane {
     return drive_locked();
   }
   // Takes a task in and drives the lane, with at most `looks` looks at what does not move: ranks in step finish a small
-  // operation within a microsecond, here, under one lock. A task on the stack that is not over then may move to the heap.
+  // operation within a microsecond, here, under one lock.
   void post(Task& task, int looks, std::shared_ptr<Task> keep_alive = nullptr) {
     mutex_.lock();
     post_locked(task, looks, std::move(keep_alive));
@@ -84,8 +94,6 @@ class Lane {
   virtual void end_group(const Status& why) = 0;
   virtual Status refusal(const Task& task) = 0;
   virtual std::vector<int> awaited_by(const Task& task) = 0;
-  // Puts `by` in the place of `task`, the only one that is pending.
-  virtual void replace(Task& task, Task& by) = 0;
   // Forgets a task that nothing has come for; false where that is not so.
   virtual bool take_back(Task& /*task*/) { return false; }
 
@@ -108,10 +116,14 @@ class Lane {
 
   static Task*& next_of(Task& task) { return task.next_; }
 
-  static void start_clock(Task& task) { task.deadline_.start(); }
+  // It is not over, and waits or is under way.
+  static void keep(Task& task, std::shared_ptr<Task>&& keep_alive) {
+    task.deadline_.start();
+    task.keep_alive_ = std::move(keep_alive);
+  }
 
   // post(), which ends with the lock released.
-  [[gnu::hot]] void post_locked(Task& given, int looks, std::shared_ptr<Task> keep_alive);
+  void post_locked(Task& task, int looks, std::shared_ptr<Task> keep_alive);
   // Whether a call that begins now is the only one.
   bool free() const { return !busy() && running() && !paused_; }
   // Asks over(), which moves what can be moved, until it says yes: at most `looks` times, once where it is crowded().

@@ -21,6 +21,77 @@ std::uint32_t MessageLane::head_bytes(const Call& call) {
 MessageLane::MessageLane(Communicator& group, PacketPort* port, int rank, int size)
     : group_(group), port_(port), rank_(rank), size_(size), peers_(static_cast<std::size_t>(size)), mailbox_(size) {}
 
+Lane::Begun MessageLane::begin(const Call& call, int looks, Ended& ended) {
+  mutex_.lock();
+  if (!free() || call.peer == rank_ || port_ == nullptr) return Begun::kNot;
+  const bool sends = call.op == Op::kSend;
+  const Begun begun = sends ? begin_send(call) : begin_recv(call, looks);
+  if (begun != Begun::kOver) return begun;
+  ended = {++issued_, sends ? -1 : call.peer};
+  mutex_.unlock();
+  return begun;
+}
+
+Lane::Begun MessageLane::begin_send(const Call& call) {
+  if (bytes_of(call) > eager_limit() || !port_->open(call.peer).ok()) return Begun::kNot;
+  Outgoing outgoing = outgoing_of(call);
+  for (bool done = false; !done;) {
+    if (flush_one(call.peer, outgoing, done)) continue;
+    sending_ = outgoing;
+    return outgoing.sent == 0 ? Begun::kNot : Begun::kUnderWay;
+  }
+  return Begun::kOver;
+}
+
+Lane::Begun MessageLane::begin_recv(const Call& call, int looks) {
+  const bool known = !call.parcel && call.peer != kAnySource;
+  if (!known || !mailbox_.messages().empty() || peer(call.peer).gathered) return Begun::kNot;
+  Incoming incoming{&call, nullptr, 0, bytes_of(call)};
+  bool begun = false;
+  look_until(looks, [&] { return take_pieces(incoming, begun); });
+  if (!begun) return Begun::kNot;
+  if (incoming.received == incoming.expected) return Begun::kOver;
+  receiving_ = incoming;
+  return Begun::kUnderWay;
+}
+
+bool MessageLane::take_pieces(Incoming& incoming, bool& begun) {
+  const Call& call = *incoming.call;
+  PacketHeader header;
+  const std::byte* payload = nullptr;
+  while (port_->front(call.peer, header, payload)) {
+    const bool next = begun ? header.kind == PacketHeader::Kind::kMore
+                            : header.kind == PacketHeader::Kind::kEager && header.tag == call.tag &&
+                                  header.dtype == call.dtype && header.total == incoming.expected;
+    if (!next || !fits(incoming, header.bytes)) return true;
+    begun = true;
+    const bool last = put(incoming, header.bytes, payload);
+    port_->pop(call.peer);
+    if (last) return true;
+  }
+  return false;
+}
+
+void MessageLane::continue_as(Task& task, Begun begun, std::shared_ptr<Task> keep_alive) {
+  if (begun == Begun::kNot) return post_locked(task, 1, std::move(keep_alive));
+  count(1);
+  keep(task, std::move(keep_alive));
+  task.operation().sequence = ++issued_;
+  const Call& call = task.call();
+  if (call.op == Op::kSend) {
+    sending_.call = &call;
+    sending_.task = &task;
+    peer(call.peer).queue.push_back(sending_);
+  } else {
+    receiving_.call = &call;
+    receiving_.task = &task;
+    task.set_source(call.peer);
+    peer(call.peer).arriving = receiving_;
+  }
+  Finished none;
+  leave(none);
+}
+
 void MessageLane::accept(Task& task, Finished& finished) {
   task.operation().sequence = ++issued_;
   if (task.call().op == Op::kRecv) return accept_recv(task, finished);
@@ -29,25 +100,28 @@ void MessageLane::accept(Task& task, Finished& finished) {
 }
 
 void MessageLane::accept_send(Task& task, Finished& finished) {
-  const Call& call = task.call();
-  if (Status status = port_->open(call.peer); !status.ok()) {
+  const int to = task.call().peer;
+  if (Status status = port_->open(to); !status.ok()) {
     fail(task, std::move(status), finished);
     return;
   }
-  Outgoing outgoing;
+  Outgoing outgoing = outgoing_of(task.call());
   outgoing.task = &task;
-  outgoing.header.tag = call.tag;
-  outgoing.header.dtype = call.dtype;
-  outgoing.header.total = bytes_of(call);
-  const bool eager = outgoing.header.total <= eager_limit();
-  outgoing.header.kind = eager ? PacketHeader::Kind::kEager : PacketHeader::Kind::kRequest;
-  outgoing.header.bytes = eager ? static_cast<std::uint32_t>(outgoing.header.total) : head_bytes(call);
-  if (!eager) outgoing.header.detail = next_number_++;
-  const int to = call.peer;
-  bool done = false;
-  while (peer(to).queue.empty() && !done && flush_one(to, outgoing, done, finished)) {
-  }
-  if (!done) peer(to).queue.push_back(outgoing);
+  if (!peer(to).queue.empty() || !push(to, outgoing, finished)) peer(to).queue.push_back(outgoing);
+}
+
+MessageLane::Outgoing MessageLane::outgoing_of(const Call& call) {
+  Outgoing outgoing;
+  outgoing.call = &call;
+  PacketHeader& header = outgoing.header;
+  header.tag = call.tag;
+  header.dtype = call.dtype;
+  header.total = bytes_of(call);
+  const bool eager = header.total <= eager_limit();
+  header.kind = eager ? PacketHeader::Kind::kEager : PacketHeader::Kind::kRequest;
+  header.bytes = eager ? static_cast<std::uint32_t>(header.total) : head_bytes(call);
+  if (!eager) header.detail = next_number_++;
+  return outgoing;
 }
 
 void MessageLane::accept_recv(Task& task, Finished& finished) {
@@ -112,7 +186,7 @@ void MessageLane::match(Task& recv, Message&& message, const std::byte* payload,
     complete(*message.local, finished);
     complete(recv, finished);
   } else if (header.kind == PacketHeader::Kind::kEager) {
-    Incoming incoming{&recv, 0, header.total};
+    Incoming incoming{&recv.call(), &recv, 0, header.total};
     if (place(message.source, incoming, header.bytes, payload, finished)) {
       complete(recv, finished);
     } else {
@@ -209,10 +283,6 @@ void MessageLane::drop_all(const Status& why, Finished& finished) {
   mailbox_.clear();
   for (Peer& other : peers_) other = Peer();
   for (Task* task : tasks) fail(*task, group_.explain(*task, why), finished);
-}
-
-void MessageLane::replace(Task& task, Task& by) {
-  visit_tasks(*this, [&](Task*& there, int) { there = there == &task ? &by : there; });
 }
 
 void MessageLane::end_group(const Status& why) { group_.fail(why); }

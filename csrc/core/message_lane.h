@@ -34,6 +34,11 @@ class MessageLane final : public Lane {
  public:
   MessageLane(Communicator& group, PacketPort* port, int rank, int size);
 
+  // An eager message while nothing else is pending. One that is looked for in vain has not begun.
+  [[gnu::hot]] Begun begin(const Call& call, int looks, Ended& ended);
+  // Goes on with the call of begin(), and what that said. Releases the lock.
+  void continue_as(Task& task, Begun begun, std::shared_ptr<Task> keep_alive);
+
   // What travels at once, in bytes.
   std::size_t eager_limit() const;
   // The message that a recv like this would get now: its source (the result; -1: none) and size.
@@ -53,12 +58,14 @@ class MessageLane final : public Lane {
   // A packet that waits for room in a ring, or the rest of a message.
   struct Outgoing {
     PacketHeader header;
-    Task* task = nullptr;    // none for "clear"
-    std::uint64_t sent = 0;  // bytes of the message
+    const Call* call = nullptr;  // none for "clear"
+    Task* task = nullptr;        // none yet where the call has begun without one
+    std::uint64_t sent = 0;      // bytes of the message
     Store store = Store::kPlain;
   };
   struct Incoming {
-    Task* task = nullptr;
+    const Call* call = nullptr;
+    Task* task = nullptr;  // as above
     std::uint64_t received = 0;
     std::uint64_t expected = 0;
   };
@@ -71,46 +78,55 @@ class MessageLane final : public Lane {
     std::optional<Message> gathered;
   };
 
-  [[gnu::hot]] void accept(Task& task, Finished& finished) override;
-  [[gnu::hot]] bool advance(Finished& finished) override;
+  void accept(Task& task, Finished& finished) override;
+  bool advance(Finished& finished) override;
   Status find_failure(Finished& finished) override;
   void drop_all(const Status& why, Finished& finished) override;
   void end_group(const Status& why) override;
   Status refusal(const Task& task) override;
   std::vector<int> awaited_by(const Task& task) override;
-  void replace(Task& task, Task& by) override;
   bool take_back(Task& task) override { return mailbox_.withdraw(task); }
 
   static std::uint64_t bytes_of(const Call& call);
   // What travels in the request of a large message: the head of a parcel.
   static std::uint32_t head_bytes(const Call& call);
 
-  [[gnu::hot]] void accept_send(Task& task, Finished& finished);
-  [[gnu::hot]] void accept_recv(Task& task, Finished& finished);
+  void accept_send(Task& task, Finished& finished);
+  void accept_recv(Task& task, Finished& finished);
   void accept_self(Task& task, Finished& finished);
 
+  [[gnu::hot]] Begun begin_send(const Call& call);
+  [[gnu::hot]] Begun begin_recv(const Call& call, int looks);
+  // Takes what has come of the message; true when looking for more is of no use: it is all here, or something else comes first.
+  [[gnu::hot]] bool take_pieces(Incoming& incoming, bool& begun);
+  [[gnu::hot]] Outgoing outgoing_of(const Call& call);
   [[gnu::hot]] std::size_t piece_of(const Outgoing& outgoing) const;
-  [[gnu::hot]] bool flush(int to, Finished& finished);
-  [[gnu::hot]] bool flush_one(int to, Outgoing& outgoing, bool& complete, Finished& finished);
-  [[gnu::hot]] bool drain(int from, Finished& finished);
-  [[gnu::hot]] void arrive(int from, const PacketHeader& header, const std::byte* payload, Finished& finished);
-  [[gnu::hot]] void take_in(Message&& message, const std::byte* payload, Finished& finished);
+  bool flush(int to, Finished& finished);
+  // Sends what there is room for; true when nothing is left.
+  bool push(int to, Outgoing& outgoing, Finished& finished);
+  [[gnu::hot]] bool flush_one(int to, Outgoing& outgoing, bool& done);
+  bool drain(int from, Finished& finished);
+  void arrive(int from, const PacketHeader& header, const std::byte* payload, Finished& finished);
+  void take_in(Message&& message, const std::byte* payload, Finished& finished);
   void begin_gathering(Message&& message, const std::byte* payload);
   void receive_more(int from, const PacketHeader& header, const std::byte* payload, Finished& finished);
   void receive_data(int from, const PacketHeader& header, const std::byte* payload, Finished& finished);
   // Puts a piece where it belongs; true when it was the last one.
-  [[gnu::hot]] bool place(int from, Incoming& incoming, std::uint32_t bytes, const std::byte* payload,
-                          Finished& finished);
+  bool place(int from, Incoming& incoming, std::uint32_t bytes, const std::byte* payload, Finished& finished);
+  static bool fits(const Incoming& incoming, std::uint32_t bytes) {
+    return bytes <= incoming.expected - incoming.received && (bytes & (size_of(incoming.call->dtype) - 1)) == 0;
+  }
+  static bool put(Incoming& incoming, std::uint32_t bytes, const std::byte* payload);
   void report_garbled(int from, Finished& finished) const;
-  [[gnu::hot]] void match(Task& recv, Message&& message, const std::byte* payload, Finished& finished);
+  void match(Task& recv, Message&& message, const std::byte* payload, Finished& finished);
   void deliver_parcel(Task& recv, Message&& message, const std::byte* payload, Finished& finished);
   void answer(Task& recv, const Message& message, Finished& finished);
-  [[gnu::hot]] bool fits(const Task& recv, int source, const PacketHeader& header, Finished& finished) const;
+  bool fits(const Task& recv, int source, const PacketHeader& header, Finished& finished) const;
   void complete(Task& task, Finished& finished) {
     ++completed_;
     finish(task, finished);
   }
-  [[gnu::hot]] bool wants_more_from(int source) const;
+  bool wants_more_from(int source) const;
   // Ranks that a pending task waits for; those that receive from anybody count for all ranks, or for none.
   std::vector<int> awaited(bool anybody) const;
   Status diagnose() const;
@@ -133,6 +149,9 @@ class MessageLane final : public Lane {
   std::uint64_t issued_ = 0;
   std::uint64_t completed_ = 0;
   Scratch scratch_;
+  // What begin() has under way, for continue_as().
+  Outgoing sending_;
+  Incoming receiving_;
 };
 
 }  // namespace customccl

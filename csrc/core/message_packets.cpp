@@ -19,7 +19,7 @@ void MessageLane::answer(Task& recv, const Message& message, Finished& finished)
     return;
   }
   const std::uint64_t number = next_number_++;
-  from.streaming.emplace(number, Incoming{&recv, 0, message.header.total - message.header.bytes});
+  from.streaming.emplace(number, Incoming{&recv.call(), &recv, 0, message.header.total - message.header.bytes});
   Outgoing clear;
   clear.header.kind = PacketHeader::Kind::kClear;
   clear.header.detail = message.header.detail;  // the sender's number of the message
@@ -82,11 +82,12 @@ void MessageLane::arrive(int from, const PacketHeader& header, const std::byte* 
       if (asked == peer(from).asked.end()) return;
       Outgoing data;
       data.task = asked->second;
+      data.call = &data.task->call();
       data.header.kind = PacketHeader::Kind::kData;
       data.header.detail = header.total;
-      data.header.dtype = data.task->call().dtype;
-      data.header.total = bytes_of(data.task->call());
-      data.sent = head_bytes(data.task->call());
+      data.header.dtype = data.call->dtype;
+      data.header.total = bytes_of(*data.call);
+      data.sent = head_bytes(*data.call);
       peer(from).asked.erase(asked);
       peer(from).queue.push_back(data);
       return;
@@ -148,13 +149,14 @@ void MessageLane::receive_data(int from, const PacketHeader& header, const std::
 
 bool MessageLane::place(int from, Incoming& incoming, std::uint32_t bytes, const std::byte* payload,
                         Finished& finished) {
-  const Call& call = incoming.task->call();
-  const std::size_t element = size_of(call.dtype);
-  if (bytes > incoming.expected - incoming.received || (bytes & (element - 1)) != 0) {
-    report_garbled(from, finished);
-    return false;
-  }
-  unpack_runs(call.outputs, element, incoming.received, payload, bytes);
+  if (fits(incoming, bytes)) return put(incoming, bytes, payload);
+  report_garbled(from, finished);
+  return false;
+}
+
+bool MessageLane::put(Incoming& incoming, std::uint32_t bytes, const std::byte* payload) {
+  const Call& call = *incoming.call;
+  unpack_runs(call.outputs, size_of(call.dtype), incoming.received, payload, bytes);
   incoming.received += bytes;
   return incoming.received == incoming.expected;
 }
@@ -165,22 +167,31 @@ void MessageLane::report_garbled(int from, Finished& finished) const {
 }
 
 bool MessageLane::flush(int to, Finished& finished) {
-  Peer& target = peer(to);
+  std::deque<Outgoing>& queue = peer(to).queue;
   bool moved = false;
-  while (!target.queue.empty()) {
-    bool done = false;
-    if (!flush_one(to, target.queue.front(), done, finished)) return moved;
-    moved = true;
-    if (done) target.queue.pop_front();
+  while (!queue.empty()) {
+    const std::uint64_t sent = queue.front().sent;
+    const bool done = push(to, queue.front(), finished);
+    moved = moved || done || queue.front().sent != sent;
+    if (!done) return moved;
+    queue.pop_front();
   }
   return moved;
+}
+
+bool MessageLane::push(int to, Outgoing& outgoing, Finished& finished) {
+  for (bool done = false; !done;) {
+    if (!flush_one(to, outgoing, done)) return false;
+  }
+  if (carries_data(outgoing.header.kind)) complete(*outgoing.task, finished);
+  return true;
 }
 
 // How much of the message the next packet carries. A small parcel comes in one: its receiver has no tensor to put pieces into.
 std::size_t MessageLane::piece_of(const Outgoing& outgoing) const {
   const std::uint64_t left = outgoing.header.total - outgoing.sent;
   const bool data = outgoing.header.kind == PacketHeader::Kind::kData;
-  if (!data && outgoing.task->call().parcel) return left;
+  if (!data && outgoing.call->parcel) return left;
   const std::size_t wanted = !data                                 ? kEagerPiece
                              : outgoing.store == Store::kStreaming ? kStreamedPiece
                              : outgoing.header.total >= kLong      ? kLongPiece
@@ -190,25 +201,22 @@ std::size_t MessageLane::piece_of(const Outgoing& outgoing) const {
 }
 
 // Sends one packet of `outgoing`; false when the ring is full. `done`: nothing of it is left.
-bool MessageLane::flush_one(int to, Outgoing& outgoing, bool& done, Finished& finished) {
+bool MessageLane::flush_one(int to, Outgoing& outgoing, bool& done) {
   PacketHeader& header = outgoing.header;
-  const bool streams = header.kind != PacketHeader::Kind::kRequest && header.kind != PacketHeader::Kind::kClear;
+  const bool streams = carries_data(header.kind);
   if (streams) header.bytes = static_cast<std::uint32_t>(piece_of(outgoing));
   std::byte* room = port_->reserve(to, header.bytes);
   if (room == nullptr) return false;
   if (header.bytes != 0) {
-    const bool begins = header.kind == PacketHeader::Kind::kEager || outgoing.sent == head_bytes(outgoing.task->call());
+    const bool begins = header.kind == PacketHeader::Kind::kEager || outgoing.sent == head_bytes(*outgoing.call);
     if (streams && begins) outgoing.store = port_->begin_data(to, header.total - outgoing.sent);
-    pack_runs(room, outgoing.task->call().inputs, size_of(header.dtype), outgoing.sent, header.bytes, outgoing.store);
+    pack_runs(room, outgoing.call->inputs, size_of(header.dtype), outgoing.sent, header.bytes, outgoing.store);
   }
   port_->send(to, header);
   if (header.kind == PacketHeader::Kind::kRequest) peer(to).asked.emplace(header.detail, outgoing.task);
   outgoing.sent += header.bytes;
   done = !streams || outgoing.sent == header.total;
-  if (streams && done) {
-    port_->end_data(to);
-    complete(*outgoing.task, finished);
-  }
+  if (streams && done) port_->end_data(to);
   if (header.kind == PacketHeader::Kind::kEager) header.kind = PacketHeader::Kind::kMore;
   return true;
 }

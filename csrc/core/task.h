@@ -15,16 +15,11 @@ struct Message;
 // The completion of one call: pending, then done exactly once, whatever happens (success, mismatch, timeout, death, abort).
 //
 // A task on the stack serves a call that its thread carries to the end; an asynchronous one is held by a shared_ptr, which the
-// queue shares until the task is done. An asynchronous one may begin on the stack: it moves to the heap if it is not over when it has
-// been posted. Thread rule: done() and wait by anyone; the rest by whoever holds the lane's lock.
+// queue shares until the task is done. A call that is over at once never becomes one (Communicator::begin).
+// Thread rule: done() and wait by anyone; the rest by whoever holds the lane's lock.
 class Task {
  public:
   Task(const Call& call, Nanos limit) : call_(call), deadline_(Deadline::stopped(limit)) { operation_.call = &call_; }
-  // For an operation that has begun without it.
-  Task(const Operation& begun, Nanos limit) : Task(*begun.call, limit) {
-    operation_ = begun;
-    operation_.call = &call_;
-  }
   virtual ~Task() = default;
   Task(const Task&) = delete;
   Task& operator=(const Task&) = delete;
@@ -38,6 +33,11 @@ class Task {
   Call& call() { return call_; }
   Operation& operation() { return operation_; }
   const Operation& operation() const { return operation_; }
+  // What has begun without it.
+  void take_over(const Operation& begun) {
+    operation_ = begun;
+    operation_.call = &call_;
+  }
   const Deadline& deadline() const { return deadline_; }
   // When it was done; for asynchronous tasks.
   Clock::time_point ended() const { return ended_; }
@@ -55,24 +55,6 @@ class Task {
   // Called once, after done() has become true, with no lock held. Not for tasks on the stack.
   virtual void completed() {}
 
-  // The task that goes on in place of this one on the stack; nullptr where a thread carries this one to the end. At most once.
-  virtual std::shared_ptr<Task> move_to_heap() { return nullptr; }
-
- protected:
-  // In place of `from`. If that is queued, its lane puts this one there (Lane::post).
-  Task(Task&& from) noexcept
-      : call_(from.call_),
-        operation_(from.operation_),
-        deadline_(from.deadline_),
-        status_(std::move(from.status_)),
-        ended_(from.ended_),
-        source_(from.source_),
-        pauses_(from.pauses_),
-        parcel_(std::move(from.parcel_)),
-        done_(from.done()) {
-    operation_.call = &call_;
-  }
-
  private:
   friend class Lane;
 
@@ -87,6 +69,15 @@ class Task {
   std::atomic<bool> done_{false};
   std::shared_ptr<Task> keep_alive_;  // while queued, for asynchronous tasks
   Task* next_ = nullptr;              // in its lane's queue
+};
+
+// Makes the task that goes on with a call which was not over at once.
+class TaskMaker {
+ public:
+  virtual std::shared_ptr<Task> make() = 0;
+
+ protected:
+  ~TaskMaker() = default;
 };
 
 }  // namespace customccl

@@ -21,6 +21,11 @@ struct PacketHeader {
   DType dtype = DType::kUInt8;
 };
 
+// Rather than a word about a message.
+constexpr bool carries_data(PacketHeader::Kind kind) {
+  return kind != PacketHeader::Kind::kRequest && kind != PacketHeader::Kind::kClear;
+}
+
 // Packets in order to and from every other rank of a group. Never waits. Thread rule: one thread at a time.
 class PacketPort {
  public:

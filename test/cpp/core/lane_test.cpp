@@ -50,12 +50,20 @@ class LaneTest : public testing::Test {
     lane_->post(*task, 1, task);
     return task;
   }
+  Lane::Begun begin() { return lane_->begin(operation_, 1, failure_); }
+  std::shared_ptr<Task> go_on(Lane::Begun begun) {
+    auto task = std::make_shared<Task>(part_.call(), std::chrono::hours(1));
+    lane_->continue_as(*task, begun, operation_, 1, std::move(failure_), task);
+    return task;
+  }
 
   Board board_;
   std::shared_ptr<Communicator> group_;
   ScriptedEngine engine_;
   std::unique_ptr<CollectiveLane> lane_;
   Part part_{even_trial(Op::kAllReduce, 1, DType::kInt32, 5), 0};
+  Operation operation_{.call = &part_.call()};
+  Status failure_;
 };
 
 // A peer may publish the last flag and leave between two looks of this rank.
@@ -117,67 +125,61 @@ TEST_F(LaneTest, CountsItsTasksAndForgetsThemOnceDone) {
   EXPECT_EQ(lane_->issued(), 1u);
 }
 
-TEST_F(LaneTest, ATaskThatIsOverWhenItIsPostedStaysOnTheStack) {
+TEST_F(LaneTest, ACallThatIsOverAtOnceNeedsNoTask) {
   engine_.next = Step::kDone;
-  Movable task(part_.call(), std::chrono::hours(1));
-  lane_->post(task, 1);
-  EXPECT_TRUE(task.done());
-  EXPECT_EQ(task.moved(), nullptr);
+  EXPECT_EQ(begin(), Lane::Begun::kOver);
+  EXPECT_EQ(operation_.sequence, 1u);
+  EXPECT_FALSE(lane_->busy());
+  EXPECT_TRUE(post()->done());  // the lane is free
 }
 
-TEST_F(LaneTest, ATaskThatIsNotOverMovesToTheHeapAndGoesOnThere) {
-  std::shared_ptr<Task> moved;
-  {
-    Movable task(part_.call(), std::chrono::hours(1));
-    lane_->post(task, 1);
-    moved = task.moved();
-    ASSERT_NE(moved, nullptr);
-  }
-  EXPECT_EQ(moved->operation().sequence, 1u);
-  EXPECT_EQ(lane_->awaited(*moved), std::vector<int>{0});
+TEST_F(LaneTest, ACallThatIsUnderWayGoesOnAsATask) {
+  ASSERT_EQ(begin(), Lane::Begun::kUnderWay);
+  const auto task = go_on(Lane::Begun::kUnderWay);
+  EXPECT_EQ(task->operation().sequence, 1u);
+  EXPECT_EQ(lane_->awaited(*task), std::vector<int>{0});
   engine_.next = Step::kDone;
   engine_.advanced = [&](Operation& op) {
-    EXPECT_EQ(&op, &moved->operation());
-    EXPECT_EQ(op.call, &moved->call());
+    EXPECT_EQ(&op, &task->operation());
+    EXPECT_EQ(op.call, &task->call());
   };
   lane_->drive();
-  EXPECT_TRUE(moved->done());
-  EXPECT_TRUE(moved->status().ok());
+  EXPECT_TRUE(task->done());
+  EXPECT_TRUE(task->status().ok());
   EXPECT_EQ(engine_.starts, 1);
   EXPECT_FALSE(lane_->busy());
-  EXPECT_EQ(moved.use_count(), 1);
+  EXPECT_EQ(task.use_count(), 1);
 }
 
-TEST_F(LaneTest, ATaskBehindAnotherMovesToTheHeapAtOnce) {
+TEST_F(LaneTest, ACallBehindAnotherWaitsAsATask) {
   const auto first = post();
-  Movable task(part_.call(), std::chrono::hours(1));
-  lane_->post(task, 1);
-  ASSERT_NE(task.moved(), nullptr);
+  ASSERT_EQ(begin(), Lane::Begun::kNot);
+  const auto task = go_on(Lane::Begun::kNot);
+  EXPECT_EQ(engine_.starts, 1);
   engine_.next = Step::kDone;
   lane_->drive();
   EXPECT_TRUE(first->done());
-  EXPECT_TRUE(task.moved()->done());
-  EXPECT_EQ(task.moved()->operation().sequence, 2u);
+  EXPECT_TRUE(task->done());
+  EXPECT_EQ(task->operation().sequence, 2u);
 }
 
-TEST_F(LaneTest, ATaskThatFailsAsItBeginsFailsOnTheHeap) {
+TEST_F(LaneTest, ACallThatFailsAsItBeginsFailsAsATask) {
   engine_.on_start = {Code::kSystem, "no memory"};
-  Movable task(part_.call(), std::chrono::hours(1));
-  lane_->post(task, 1);
+  ASSERT_EQ(begin(), Lane::Begun::kUnderWay);
+  const auto task = go_on(Lane::Begun::kUnderWay);
   lane_->close(group_->health());
-  ASSERT_NE(task.moved(), nullptr);
-  EXPECT_TRUE(task.moved()->done());
-  EXPECT_EQ(task.moved()->status().code, Code::kSystem);
+  ASSERT_TRUE(task->done());
+  EXPECT_EQ(task->status().code, Code::kSystem);
+  EXPECT_FALSE(group_->health().ok());
 }
 
-TEST_F(LaneTest, ATaskThatIsRefusedStaysOnTheStackAndTakesTheReasonAlong) {
+TEST_F(LaneTest, ACallOfAClosedLaneIsRefusedAsATask) {
   lane_->close({Code::kClosed, "over"});
-  Movable task(part_.call(), std::chrono::hours(1));
-  lane_->post(task, 1);
-  EXPECT_EQ(task.moved(), nullptr);
-  const auto moved = task.move_to_heap();
-  EXPECT_TRUE(moved->done());
-  EXPECT_FALSE(moved->status().ok());
+  ASSERT_EQ(begin(), Lane::Begun::kNot);
+  const auto task = go_on(Lane::Begun::kNot);
+  EXPECT_TRUE(task->done());
+  EXPECT_FALSE(task->status().ok());
+  EXPECT_EQ(engine_.starts, 0);
 }
 
 }  // namespace

@@ -60,8 +60,22 @@ class Program {
   }
 
   void post(Pending pending) {
-    pending.task = own_.one_in(2) ? begin(group_, *pending.part) : test::post(group_, *pending.part);
+    if (own_.one_in(2)) {
+      Ended ended;
+      pending.task = begin(group_, *pending.part, ended);
+      if (pending.task == nullptr) return check_ended(pending, ended);
+    } else {
+      pending.task = test::post(group_, *pending.part);
+    }
     pending_.push_back(std::move(pending));
+  }
+
+  // What was over at once.
+  static void check_ended(const Pending& pending, const Ended& ended) {
+    const Call& call = pending.part->call();
+    EXPECT_GT(ended.sequence, 0u);
+    EXPECT_EQ(ended.source, call.op == Op::kRecv ? call.peer : -1);
+    ASSERT_EQ(pending.part->verify(), "") << pending.what;
   }
 
   // Any of those in flight, waited for with or without a limit, or polled.

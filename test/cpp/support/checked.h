@@ -25,23 +25,23 @@ inline std::shared_ptr<Task> post(Communicator& group, const Checked& checked) {
   return task;
 }
 
-// A task that begins on the stack.
-class Movable final : public Task {
+// The task of a call that is not over at once, if there is one.
+class MakesTask final : public TaskMaker {
  public:
-  using Task::Task;
-  Movable(Movable&& from) noexcept : Task(std::move(from)) {}
-  std::shared_ptr<Task> move_to_heap() override { return moved_ = std::make_shared<Movable>(std::move(*this)); }
-  const std::shared_ptr<Task>& moved() const { return moved_; }
+  MakesTask(const Call& call, Nanos limit) : call_(call), limit_(limit) {}
+  std::shared_ptr<Task> make() override { return made_ = std::make_shared<Task>(call_, limit_); }
+  const std::shared_ptr<Task>& made() const { return made_; }
 
  private:
-  std::shared_ptr<Task> moved_;
+  const Call& call_;
+  Nanos limit_;
+  std::shared_ptr<Task> made_;
 };
 
-// The same as post() by a task on the stack; what it returns is another one if that was over.
-inline std::shared_ptr<Task> begin(Communicator& group, const Checked& checked) {
-  Movable task(checked.call(), group.limit_of(checked.call()));
-  group.post(task);
-  return task.moved() != nullptr ? task.moved() : task.move_to_heap();
+// The same as post() as a call that begins without a task; nullptr: it was over.
+inline std::shared_ptr<Task> begin(Communicator& group, const Checked& checked, Ended& ended) {
+  MakesTask maker(checked.call(), group.limit_of(checked.call()));
+  return group.begin(checked.call(), ended, maker) ? nullptr : maker.made();
 }
 
 }  // namespace customccl::test
