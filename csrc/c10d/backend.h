@@ -178,7 +178,6 @@ class CustomBackend final : public ::c10d::Backend {
   bool timed() const { return timed_.load(std::memory_order_relaxed); }
   // Whether anybody but the profiler may be listening, or ever was.
   bool watched() const { return watched_.load(std::memory_order_relaxed); }
-  void check_peer(Op op, int peer) const;
 
   static c10::intrusive_ptr<CustomOptions> own_options(const GroupSpec& spec, const OptionsPtr& given);
   void adopt(std::shared_ptr<Communicator> group);

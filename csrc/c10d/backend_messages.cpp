@@ -4,12 +4,9 @@
 
 namespace customccl::torch_shim {
 
-void CustomBackend::check_peer(Op op, int peer) const {
-  TORCH_CHECK_VALUE(peer >= 0 && peer < getSize(), "customccl: ", name(op), " names rank ", peer, " in a group of ",
-                    getSize(), " ranks");
-}
-
 CustomBackend::WorkPtr CustomBackend::message(Op op, Tensors& tensors, int peer, int tag, Label label) {
+  TORCH_CHECK_VALUE((peer >= 0 && peer < getSize()) || label.type == ::c10d::OpType::RECVANYSOURCE,
+                    "customccl: ", name(op), " names rank ", peer, " in a group of ", getSize(), " ranks");
   const at::Tensor& tensor = only(tensors, op, "tensor");
   PreparedCall prepared(op);
   op == Op::kSend ? prepared.add_input(tensor) : prepared.add_output(tensor);
@@ -19,12 +16,10 @@ CustomBackend::WorkPtr CustomBackend::message(Op op, Tensors& tensors, int peer,
 }
 
 CustomBackend::WorkPtr CustomBackend::send(Tensors& tensors, int destination, int tag) {
-  check_peer(Op::kSend, destination);
   return message(Op::kSend, tensors, destination, tag, {::c10d::OpType::SEND, "customccl:send"});
 }
 
 CustomBackend::WorkPtr CustomBackend::recv(Tensors& tensors, int source, int tag) {
-  check_peer(Op::kRecv, source);
   return message(Op::kRecv, tensors, source, tag, {::c10d::OpType::RECV, "customccl:recv"});
 }
 

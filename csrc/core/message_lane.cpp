@@ -19,7 +19,14 @@ std::uint32_t MessageLane::head_bytes(const Call& call) {
 }
 
 MessageLane::MessageLane(Communicator& group, PacketPort* port, int rank, int size)
-    : group_(group), port_(port), rank_(rank), size_(size), peers_(static_cast<std::size_t>(size)), mailbox_(size) {}
+    : group_(group),
+      port_(port),
+      eager_limit_(port == nullptr ? kEagerLimit : std::min(kEagerLimit, port->max_payload())),
+      stream_piece_(port == nullptr ? 0 : port->stream_payload()),
+      rank_(rank),
+      size_(size),
+      peers_(static_cast<std::size_t>(size)),
+      mailbox_(size) {}
 
 Lane::Begun MessageLane::begin(const Call& call, int looks, Ended& ended) {
   mutex_.lock();
@@ -33,7 +40,7 @@ Lane::Begun MessageLane::begin(const Call& call, int looks, Ended& ended) {
 }
 
 Lane::Begun MessageLane::begin_send(const Call& call) {
-  if (bytes_of(call) > eager_limit() || !port_->open(call.peer).ok()) return Begun::kNot;
+  if (bytes_of(call) > eager_limit() || !open(call.peer).ok()) return Begun::kNot;
   Outgoing outgoing = outgoing_of(call);
   for (bool done = false; !done;) {
     if (flush_one(call.peer, outgoing, done)) continue;
@@ -101,7 +108,7 @@ void MessageLane::accept(Task& task, Finished& finished) {
 
 void MessageLane::accept_send(Task& task, Finished& finished) {
   const int to = task.call().peer;
-  if (Status status = port_->open(to); !status.ok()) {
+  if (Status status = open(to); !status.ok()) {
     fail(task, std::move(status), finished);
     return;
   }
@@ -209,10 +216,6 @@ void MessageLane::deliver_parcel(Task& recv, Message&& message, const std::byte*
   }
   recv.set_parcel(std::move(parcel));
   complete(recv, finished);
-}
-
-std::size_t MessageLane::eager_limit() const {
-  return port_ == nullptr ? kEagerLimit : std::min(kEagerLimit, port_->max_payload());
 }
 
 int MessageLane::probe(const Call& recv, std::uint64_t& bytes) {

@@ -40,7 +40,7 @@ class MessageLane final : public Lane {
   void continue_as(Task& task, Begun begun, std::shared_ptr<Task> keep_alive);
 
   // What travels at once, in bytes.
-  std::size_t eager_limit() const;
+  std::size_t eager_limit() const { return eager_limit_; }
   // The message that a recv like this would get now: its source (the result; -1: none) and size.
   int probe(const Call& recv, std::uint64_t& bytes);
 
@@ -70,6 +70,7 @@ class MessageLane final : public Lane {
     std::uint64_t expected = 0;
   };
   struct Peer {
+    bool open = false;                                      // there is a ring to this rank
     std::deque<Outgoing> queue;                             // to this rank, in order
     std::unordered_map<std::uint64_t, Task*> asked;         // our requests not yet answered, by number
     std::unordered_map<std::uint64_t, Incoming> streaming;  // its large messages on their way here, by our number
@@ -95,6 +96,12 @@ class MessageLane final : public Lane {
   void accept_recv(Task& task, Finished& finished);
   void accept_self(Task& task, Finished& finished);
 
+  Status open(int to) {
+    if (peer(to).open) return {};
+    Status status = port_->open(to);
+    peer(to).open = status.ok();
+    return status;
+  }
   [[gnu::hot]] Begun begin_send(const Call& call);
   [[gnu::hot]] Begun begin_recv(const Call& call, int looks);
   // Takes what has come of the message; true when looking for more is of no use: it is all here, or something else comes first.
@@ -116,7 +123,7 @@ class MessageLane final : public Lane {
   static bool fits(const Incoming& incoming, std::uint32_t bytes) {
     return bytes <= incoming.expected - incoming.received && (bytes & (size_of(incoming.call->dtype) - 1)) == 0;
   }
-  static bool put(Incoming& incoming, std::uint32_t bytes, const std::byte* payload);
+  [[gnu::hot]] static bool put(Incoming& incoming, std::uint32_t bytes, const std::byte* payload);
   void report_garbled(int from, Finished& finished) const;
   void match(Task& recv, Message&& message, const std::byte* payload, Finished& finished);
   void deliver_parcel(Task& recv, Message&& message, const std::byte* payload, Finished& finished);
@@ -140,6 +147,8 @@ class MessageLane final : public Lane {
 
   Communicator& group_;
   PacketPort* port_;  // nullptr in a group of one
+  std::size_t eager_limit_;
+  std::size_t stream_piece_;
   int rank_;
   int size_;
   std::vector<Peer> peers_;

@@ -13,7 +13,7 @@ namespace customccl {
 // Tells the sender of a large message that its data may come.
 void MessageLane::answer(Task& recv, const Message& message, Finished& finished) {
   Peer& from = peer(message.source);
-  if (Status status = port_->open(message.source); !status.ok()) {
+  if (Status status = open(message.source); !status.ok()) {
     mailbox_.post(recv);
     finished.failure = std::move(status);
     return;
@@ -196,7 +196,7 @@ std::size_t MessageLane::piece_of(const Outgoing& outgoing) const {
                              : outgoing.store == Store::kStreaming ? kStreamedPiece
                              : outgoing.header.total >= kLong      ? kLongPiece
                                                                    : kDataPiece;
-  const std::size_t most = std::min(wanted, port_->stream_payload());
+  const std::size_t most = std::min(wanted, stream_piece_);
   return std::min<std::uint64_t>(left, most & ~(size_of(outgoing.header.dtype) - 1));  // whole elements
 }
 

@@ -80,7 +80,8 @@ class Members {
   void ring_all() {
     for (Doorbell* bell : peer_bells_) bell->ring(fence_);
   }
-  void ring(int member) { arenas_[static_cast<std::size_t>(member)]->bell().ring(fence_); }
+  void ring(Doorbell& bell) const { bell.ring(fence_); }
+  Doorbell& bell_of(int member) const { return arenas_[static_cast<std::size_t>(member)]->bell(); }
 
   // Has anybody failed, or is one of `awaited` dead or gone? Ok when not.
   Status diagnose(const std::vector<int>& awaited) const;

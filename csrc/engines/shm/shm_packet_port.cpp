@@ -7,48 +7,43 @@
 namespace customccl::shm {
 
 ShmPacketPort::ShmPacketPort(Members& members)
-    : members_(members),
-      capacity_(members.ring_bytes()),
-      writers_(static_cast<std::size_t>(members.size())),
-      readers_(static_cast<std::size_t>(members.size())),
-      policies_(static_cast<std::size_t>(members.size())),
-      timings_(static_cast<std::size_t>(members.size())),
-      stores_(static_cast<std::size_t>(members.size()), Store::kPlain) {}
+    : members_(members), capacity_(members.ring_bytes()), channels_(static_cast<std::size_t>(members.size())) {
+  for (int member = 0; member < members.size(); ++member) channel(member).bell = &members.bell_of(member);
+}
 
 Status ShmPacketPort::open(int to) {
-  if (writer(to).opened()) return {};
+  if (channel(to).writer.opened()) return {};
   Block block;
   if (Status status = members_.allocate(PacketRing::bytes_for(capacity_), block); !status.ok()) return status;
   map_pages(block.data, PacketRing::bytes_for(capacity_), Access::kWrite);
-  writer(to) = RingWriter(new (block.data) PacketRing(), capacity_);
+  channel(to).writer = RingWriter(new (block.data) PacketRing(), capacity_);
   members_.own().mailboxes(members_.size())[to].store(block.offset + 1, std::memory_order_release);
   return {};
 }
 
 void ShmPacketPort::send(int to, const PacketHeader& header) {
-  writer(to).publish(header);
-  members_.ring(to);
+  channel(to).writer.publish(header);
+  members_.ring(*channel(to).bell);
 }
 
 Store ShmPacketPort::begin_data(int to, std::size_t bytes) {
-  Timing& timing = timings_[static_cast<std::size_t>(to)];
+  Channel& there = channel(to);
   bool measure = false;
-  const Store store = policies_[static_cast<std::size_t>(to)].choose(bytes, true, measure);
-  if (measure) timing = {Clock::now(), bytes, 0, store, true};
-  stores_[static_cast<std::size_t>(to)] = store;
-  return store;
+  there.store = there.policy.choose(bytes, true, measure);
+  if (measure) there.timing = {Clock::now(), bytes, 0, there.store, true};
+  return there.store;
 }
 
 void ShmPacketPort::end_data(int to) {
-  if (stores_[static_cast<std::size_t>(to)] == Store::kPlain) writer(to).prefetch_next();
-  Timing& timing = timings_[static_cast<std::size_t>(to)];
-  if (timing.chosen && timing.end == 0) timing.end = writer(to).position();
+  Channel& there = channel(to);
+  if (there.store == Store::kPlain) there.writer.prefetch_next();
+  if (there.timing.chosen && there.timing.end == 0) there.timing.end = there.writer.position();
 }
 
-void ShmPacketPort::look_at_timing(int to) {
-  Timing& timing = timings_[static_cast<std::size_t>(to)];
-  if (timing.end == 0 || writer(to).consumed() < timing.end) return;
-  policies_[static_cast<std::size_t>(to)].observe(timing.store, timing.bytes, true, Clock::now() - timing.begin);
+void ShmPacketPort::look_at_timing(Channel& channel) {
+  Timing& timing = channel.timing;
+  if (timing.end == 0 || channel.writer.consumed() < timing.end) return;
+  channel.policy.observe(timing.store, timing.bytes, true, Clock::now() - timing.begin);
   timing = Timing();
 }
 
@@ -59,24 +54,25 @@ bool ShmPacketPort::find(int from) {
   std::byte* ring = members_.address(from, offset - 1, PacketRing::bytes_for(capacity_));
   if (ring == nullptr) return false;
   map_pages(ring, PacketRing::bytes_for(capacity_), Access::kRead);
-  reader(from) = RingReader(reinterpret_cast<PacketRing*>(ring), capacity_);
+  channel(from).reader = RingReader(reinterpret_cast<PacketRing*>(ring), capacity_);
   return true;
 }
 
 bool ShmPacketPort::front(int from, PacketHeader& header, const std::byte*& payload) {
-  look_at_timing(from);
-  if (!reader(from).opened() && !find(from)) return false;
-  return reader(from).front(header, payload);
+  Channel& there = channel(from);
+  look_at_timing(there);
+  if (!there.reader.opened() && !find(from)) return false;
+  return there.reader.front(header, payload);
 }
 
 void ShmPacketPort::pop(int from) {
-  reader(from).pop();
-  members_.ring(from);  // it may wait for room
+  channel(from).reader.pop();
+  members_.ring(*channel(from).bell);  // it may wait for room
 }
 
 Status ShmPacketPort::diagnose(const std::vector<int>& awaited, bool from_anybody) {
   for (int member = 0; member < members_.size(); ++member) {
-    if (reader(member).broken())
+    if (channel(member).reader.broken())
       return {Code::kSystem, "the messages of " + members_.describe(member) + " are garbled"};
   }
   Status status = members_.diagnose(awaited);

@@ -16,16 +16,16 @@ class ShmPacketPort final : public PacketPort {
  public:
   explicit ShmPacketPort(Members& members);
 
-  [[gnu::hot]] std::size_t max_payload() const override { return capacity_ / 4; }
+  std::size_t max_payload() const override { return capacity_ / 4; }
   // Eight packets fill a ring without a gap.
-  [[gnu::hot]] std::size_t stream_payload() const override {
+  std::size_t stream_payload() const override {
     return capacity_ / 8 / PacketRing::kLine * PacketRing::kLine - PacketRing::kLine;
   }
-  [[gnu::hot]] std::byte* reserve(int to, std::size_t bytes) override { return writer(to).reserve(bytes); }
+  [[gnu::hot]] std::byte* reserve(int to, std::size_t bytes) override { return channel(to).writer.reserve(bytes); }
   [[gnu::hot]] void send(int to, const PacketHeader& header) override;
   [[gnu::hot]] Store begin_data(int to, std::size_t bytes) override;
   [[gnu::hot]] void end_data(int to) override;
-  [[gnu::hot]] Status open(int to) override;
+  Status open(int to) override;
   [[gnu::hot]] bool front(int from, PacketHeader& header, const std::byte*& payload) override;
   [[gnu::hot]] void pop(int from) override;
   Status diagnose(const std::vector<int>& awaited, bool from_anybody) override;
@@ -39,19 +39,22 @@ class ShmPacketPort final : public PacketPort {
     Store store = Store::kPlain;
     bool chosen = false;  // to be timed
   };
-  void look_at_timing(int to);
-
-  RingWriter& writer(int to) { return writers_[static_cast<std::size_t>(to)]; }
-  RingReader& reader(int from) { return readers_[static_cast<std::size_t>(from)]; }
+  // To and from one rank.
+  struct Channel {
+    RingWriter writer;
+    RingReader reader;
+    Doorbell* bell = nullptr;
+    Store store = Store::kPlain;  // of the last data
+    Timing timing;
+    StorePolicy policy;
+  };
+  static void look_at_timing(Channel& channel);
   bool find(int from);
+  Channel& channel(int other) { return channels_[static_cast<std::size_t>(other)]; }
 
   Members& members_;
   std::size_t capacity_;
-  std::vector<RingWriter> writers_;
-  std::vector<RingReader> readers_;
-  std::vector<StorePolicy> policies_;  // per receiver
-  std::vector<Timing> timings_;
-  std::vector<Store> stores_;  // of the last data to each rank
+  std::vector<Channel> channels_;
 };
 
 }  // namespace customccl::shm
