@@ -52,7 +52,7 @@ Lane::Begun MessageLane::begin_send(const Call& call) {
 
 Lane::Begun MessageLane::begin_recv(const Call& call, int looks) {
   const bool known = !call.parcel && call.peer != kAnySource;
-  if (!known || !mailbox_.messages().empty() || peer(call.peer).gathered) return Begun::kNot;
+  if (!known || !mailbox_.messages().empty()) return Begun::kNot;
   Incoming incoming{&call, nullptr, 0, bytes_of(call)};
   bool begun = false;
   look_until(looks, [&] { return take_pieces(incoming, begun); });

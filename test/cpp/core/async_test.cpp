@@ -62,8 +62,8 @@ TEST(Async, MessagesThatBeganWithoutATaskGoOnWithOne) {
       std::vector<std::unique_ptr<Letter>> letters;
       std::vector<std::shared_ptr<Task>> tasks;
       const auto begin_next = [&] {
-        letters.push_back(std::make_unique<Letter>(sends ? Op::kSend : Op::kRecv, DType::kInt32, 15'000, Shape::kPlain,
-                                                   letters.size(), 1 - rank.number(), 0));
+        letters.push_back(std::make_unique<Letter>(sends ? Op::kSend : Op::kRecv, DType::kInt32, 15'000 - 900 * round,
+                                                   Shape::kPlain, letters.size(), 1 - rank.number(), 0));
         Ended ended;
         tasks.push_back(begin(*group, *letters.back(), ended));
         return tasks.back() == nullptr || tasks.back()->done();

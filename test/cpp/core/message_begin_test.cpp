@@ -1,0 +1,308 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <limits>
+
+#include "core/communicator.h"
+#include "core/message_lane.h"
+#include "support/letter.h"
+#include "support/ranks.h"
+
+// Messages that begin without a task, over a port that holds what the test puts there: moments that are hard to hit with real ranks.
+
+namespace customccl::test {
+namespace {
+
+using Begun = Lane::Begun;
+using Kind = PacketHeader::Kind;
+
+struct Packet {
+  PacketHeader header;
+  std::vector<std::byte> payload;
+};
+
+// Between this rank and rank 1.
+class ScriptedPort final : public PacketPort {
+ public:
+  std::size_t max_payload() const override { return 64 << 10; }
+  std::size_t stream_payload() const override { return 32 << 10; }
+  std::byte* reserve(int, std::size_t bytes) override {
+    if (room == 0) return nullptr;
+    --room;
+    std::vector<std::byte>& payload = sent.emplace_back().payload;
+    payload.reserve(bytes + 1);  // a place even for no bytes
+    payload.resize(bytes);
+    return payload.data();
+  }
+  void send(int, const PacketHeader& header) override { sent.back().header = header; }
+  Store begin_data(int, std::size_t) override { return Store::kPlain; }
+  void end_data(int) override { ++ended; }
+  Status open(int) override { return opens; }
+  bool front(int from, PacketHeader& header, const std::byte*& payload) override {
+    if (from != 1 || arrived.empty()) return false;
+    header = arrived.front().header;
+    payload = arrived.front().payload.data();
+    return true;
+  }
+  void pop(int) override { arrived.pop_front(); }
+  Status diagnose(const std::vector<int>&, bool) override { return {}; }
+
+  std::deque<Packet> arrived;
+  std::vector<Packet> sent;
+  std::size_t room = std::numeric_limits<std::size_t>::max();  // packets
+  int ended = 0;
+  Status opens;
+};
+
+constexpr std::size_t kPiece = 2000;   // elements
+constexpr std::size_t kPieces = 3000;  // elements of a message in two of them
+
+class MessageBegin : public testing::Test {
+ protected:
+  MessageBegin() {
+    const Rank rank(0, 1, [this](const std::string& group) { return std::make_unique<BoardBootstrap>(board_, group); });
+    group_ = rank.join("g");
+    lane_ = std::make_unique<MessageLane>(*group_, &port_, 0, 2);
+  }
+
+  // Elements [first, first + count) of the letter with that seed lie in the ring from rank 1.
+  void arrive(std::uint64_t seed, std::int64_t tag, std::size_t total, std::size_t first, std::size_t count) {
+    Packet packet;
+    packet.header = {tag, total * sizeof(std::int32_t), 0, static_cast<std::uint32_t>(count * sizeof(std::int32_t)),
+                     first == 0 ? Kind::kEager : Kind::kMore, DType::kInt32};
+    const std::vector<std::byte> all = Pattern(DType::kInt32, seed, total).take(total);
+    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(first * sizeof(std::int32_t));
+    packet.payload.assign(begin, begin + static_cast<std::ptrdiff_t>(packet.header.bytes));
+    port_.arrived.push_back(packet);
+  }
+  void arrive(std::uint64_t seed, std::int64_t tag) { arrive(seed, tag, kSmall, 0, kSmall); }
+
+  Begun begin(const Letter& letter) { return lane_->begin(letter.call(), 1, ended_); }
+  std::shared_ptr<Task> go_on(const Letter& letter, Begun begun) {
+    auto task = std::make_shared<Task>(letter.call(), std::chrono::hours(1));
+    lane_->continue_as(*task, begun, task);
+    return task;
+  }
+  // By whichever way: received, and right.
+  void expect_now(const Letter& letter) {
+    const Begun begun = begin(letter);
+    if (begun != Begun::kOver) {
+      const auto task = go_on(letter, begun);
+      ASSERT_TRUE(task->done());
+      ASSERT_TRUE(task->status().ok()) << task->status().message();
+      EXPECT_EQ(task->source(), 1);
+    }
+    EXPECT_EQ(letter.verify(), "");
+  }
+  std::string sent() const {
+    std::string kinds;
+    for (const Packet& packet : port_.sent) kinds += packet.header.kind == Kind::kEager ? 'e' : 'm';
+    return kinds;
+  }
+  // What was sent is the letter, once.
+  void expect_sent(std::uint64_t seed, std::size_t count) {
+    std::vector<std::byte> all;
+    for (const Packet& packet : port_.sent) all.insert(all.end(), packet.payload.begin(), packet.payload.end());
+    ASSERT_EQ(all.size(), count * sizeof(std::int32_t));
+    EXPECT_EQ(Pattern(DType::kInt32, seed, count).first_difference(all), -1);
+  }
+
+  Board board_;
+  std::shared_ptr<Communicator> group_;
+  ScriptedPort port_;
+  std::unique_ptr<MessageLane> lane_;
+  Ended ended_;
+};
+
+TEST_F(MessageBegin, AMessageThatIsHereIsOverAtOnce) {
+  arrive(3, 5);
+  const Letter letter = plain(Op::kRecv, kSmall, 3, 1, 5);
+  EXPECT_EQ(begin(letter), Begun::kOver);
+  EXPECT_EQ(ended_.sequence, 1u);
+  EXPECT_EQ(ended_.source, 1);
+  EXPECT_EQ(letter.verify(), "");
+  EXPECT_TRUE(port_.arrived.empty());
+  EXPECT_FALSE(lane_->busy());
+  arrive(4, 5);
+  expect_now(plain(Op::kRecv, kSmall, 4, 1, 5));  // the lane is free
+}
+
+TEST_F(MessageBegin, AMessageWithoutElementsIsOverAtOnce) {
+  arrive(3, 5, 0, 0, 0);
+  EXPECT_EQ(begin(plain(Op::kRecv, 0, 3, 1, 5)), Begun::kOver);
+  EXPECT_EQ(begin(plain(Op::kSend, 0, 3, 1, 5)), Begun::kOver);
+  EXPECT_EQ(sent(), "e");
+}
+
+TEST_F(MessageBegin, WhatIsNotHereBecomesATask) {
+  const Letter letter = plain(Op::kRecv, kSmall, 3, 1, 5);
+  ASSERT_EQ(begin(letter), Begun::kNot);
+  const auto task = go_on(letter, Begun::kNot);
+  EXPECT_FALSE(task->done());
+  EXPECT_TRUE(lane_->busy());
+  arrive(3, 5);
+  lane_->drive();
+  EXPECT_TRUE(task->done());
+  EXPECT_EQ(letter.verify(), "");
+  EXPECT_FALSE(lane_->busy());
+}
+
+TEST_F(MessageBegin, AMessageForAnotherTagWaitsForItsOwnRecv) {
+  arrive(7, 70);
+  arrive(5, 50);
+  EXPECT_EQ(begin(plain(Op::kRecv, kSmall, 0, 1, 50)), Begun::kNot);
+  const Letter second = plain(Op::kRecv, kSmall, 5, 1, 50);
+  const auto task = go_on(second, Begun::kNot);
+  ASSERT_TRUE(task->done());
+  EXPECT_EQ(second.verify(), "");
+  expect_now(plain(Op::kRecv, kSmall, 7, 1, 70));
+}
+
+TEST_F(MessageBegin, WhatWasSetAsideComesBeforeWhatArrives) {
+  arrive(1, 70);
+  arrive(5, 50);
+  arrive(2, 70);
+  expect_now(plain(Op::kRecv, kSmall, 5, 1, 50));
+  expect_now(plain(Op::kRecv, kSmall, 1, 1, 70));
+  expect_now(plain(Op::kRecv, kSmall, 2, 1, 70));
+}
+
+TEST_F(MessageBegin, WhatIsBeingSetAsideComesBeforeWhatArrives) {
+  arrive(1, 70, kPieces, 0, kPiece);
+  std::uint64_t bytes = 0;
+  const Letter letter = plain(Op::kRecv, kPieces, 1, 1, 70);
+  EXPECT_EQ(lane_->probe(letter.call(), bytes), -1);  // not all of it is here
+  arrive(1, 70, kPieces, kPiece, kPieces - kPiece);
+  arrive(2, 70, kPieces, 0, kPieces);
+  expect_now(letter);
+  expect_now(plain(Op::kRecv, kPieces, 2, 1, 70));
+}
+
+TEST_F(MessageBegin, ARecvWithAPartOfItsMessageGoesOnAsATask) {
+  arrive(1, 70, kPieces, 0, kPiece);
+  const Letter letter = plain(Op::kRecv, kPieces, 1, 1, 70);
+  ASSERT_EQ(begin(letter), Begun::kUnderWay);
+  const auto task = go_on(letter, Begun::kUnderWay);
+  EXPECT_FALSE(task->done());
+  EXPECT_TRUE(lane_->busy());
+  EXPECT_EQ(task->operation().sequence, 1u);
+  arrive(1, 70, kPieces, kPiece, kPieces - kPiece);
+  lane_->drive();
+  ASSERT_TRUE(task->done());
+  EXPECT_EQ(task->source(), 1);
+  EXPECT_EQ(letter.verify(), "");
+  EXPECT_FALSE(lane_->busy());
+  EXPECT_EQ(task.use_count(), 1);
+}
+
+TEST_F(MessageBegin, PiecesThatAreAllHereAreOverAtOnce) {
+  arrive(1, 70, kPieces, 0, kPiece);
+  arrive(1, 70, kPieces, kPiece, kPieces - kPiece);
+  const Letter letter = plain(Op::kRecv, kPieces, 1, 1, 70);
+  EXPECT_EQ(begin(letter), Begun::kOver);
+  EXPECT_EQ(letter.verify(), "");
+}
+
+TEST_F(MessageBegin, AMessageOfAnotherSizeOrTypeIsNotTaken) {
+  arrive(3, 5);
+  EXPECT_EQ(begin(plain(Op::kRecv, kSmall + 1, 3, 1, 5)), Begun::kNot);
+  lane_ = std::make_unique<MessageLane>(*group_, &port_, 0, 2);
+  EXPECT_EQ(begin({Op::kRecv, DType::kFloat32, kSmall, Shape::kPlain, 3, 1, 5}), Begun::kNot);
+  EXPECT_EQ(port_.arrived.size(), 1u);
+}
+
+TEST_F(MessageBegin, APieceThatCannotBeRightIsNotTaken) {
+  arrive(1, 70, kPieces, 0, kPiece);
+  arrive(1, 70, kPieces, kPiece, kPiece);  // beyond the end
+  EXPECT_EQ(begin(plain(Op::kRecv, kPieces, 1, 1, 70)), Begun::kUnderWay);
+  EXPECT_EQ(port_.arrived.size(), 1u);
+
+  lane_ = std::make_unique<MessageLane>(*group_, &port_, 0, 2);
+  port_.arrived.clear();
+  arrive(1, 70, kPieces, 0, kPiece);
+  arrive(1, 70, kPieces, 0, kPieces - kPiece);  // the beginning once more
+  EXPECT_EQ(begin(plain(Op::kRecv, kPieces, 1, 1, 70)), Begun::kUnderWay);
+  EXPECT_EQ(port_.arrived.size(), 1u);
+}
+
+TEST_F(MessageBegin, WhoTakesAnybodysMessagesOrAParcelNeedsATask) {
+  arrive(3, 5, 0, 0, 0);
+  EXPECT_EQ(begin(plain(Op::kRecv, 0, 3, kAnySource, 5)), Begun::kNot);
+  lane_ = std::make_unique<MessageLane>(*group_, &port_, 0, 2);
+  Call parcel;
+  parcel.op = Op::kRecv;
+  parcel.peer = 1;
+  parcel.tag = 5;
+  parcel.parcel = true;
+  EXPECT_EQ(lane_->begin(parcel, 1, ended_), Begun::kNot);
+  EXPECT_EQ(port_.arrived.size(), 1u);
+}
+
+TEST_F(MessageBegin, ASendIsOverOnceItLiesInTheRing) {
+  EXPECT_EQ(begin(plain(Op::kSend, kSmall, 3, 1, 5)), Begun::kOver);
+  EXPECT_EQ(ended_.sequence, 1u);
+  EXPECT_EQ(ended_.source, -1);
+  EXPECT_EQ(sent(), "e");
+  EXPECT_EQ(port_.sent[0].header.tag, 5);
+  expect_sent(3, kSmall);
+  EXPECT_FALSE(lane_->busy());
+}
+
+TEST_F(MessageBegin, ASendWithoutRoomIsSentOnceThereIsSome) {
+  port_.room = 0;
+  const Letter letter = plain(Op::kSend, kSmall, 3, 1, 5);
+  ASSERT_EQ(begin(letter), Begun::kNot);
+  const auto task = go_on(letter, Begun::kNot);
+  EXPECT_FALSE(task->done());
+  port_.room = 9;
+  lane_->drive();
+  EXPECT_TRUE(task->done());
+  expect_sent(3, kSmall);
+}
+
+TEST_F(MessageBegin, ASendOfWhichAPartIsOutGoesOnAsATask) {
+  port_.room = 1;
+  constexpr std::size_t kCount = 5000;  // three pieces
+  const Letter letter = plain(Op::kSend, kCount, 3, 1, 5);
+  ASSERT_EQ(begin(letter), Begun::kUnderWay);
+  const auto task = go_on(letter, Begun::kUnderWay);
+  EXPECT_TRUE(lane_->busy());
+  EXPECT_EQ(sent(), "e");
+  port_.room = 9;
+  lane_->drive();
+  ASSERT_TRUE(task->done());
+  EXPECT_EQ(sent(), "emm");
+  EXPECT_EQ(port_.ended, 1);
+  expect_sent(3, kCount);
+  EXPECT_FALSE(lane_->busy());
+  EXPECT_EQ(task.use_count(), 1);
+}
+
+TEST_F(MessageBegin, ARingThatCannotBeMadeIsSaidByTheTask) {
+  port_.opens = {Code::kSystem, "no memory"};
+  const Letter letter = plain(Op::kSend, kSmall, 3, 1, 5);
+  ASSERT_EQ(begin(letter), Begun::kNot);
+  const auto task = go_on(letter, Begun::kNot);
+  ASSERT_TRUE(task->done());
+  EXPECT_EQ(task->status().message(), "no memory");
+}
+
+TEST_F(MessageBegin, ACallBehindAnotherWaitsForItsTurn) {
+  const Letter first = plain(Op::kRecv, kSmall, 1, 1, 5);
+  const auto task = go_on(first, begin(first));
+  arrive(1, 5);
+  arrive(2, 5);
+  const Letter second = plain(Op::kRecv, kSmall, 2, 1, 5);
+  ASSERT_EQ(begin(second), Begun::kNot);
+  const auto behind = go_on(second, Begun::kNot);
+  lane_->drive();
+  EXPECT_TRUE(task->done());
+  EXPECT_TRUE(behind->done());
+  EXPECT_EQ(first.verify(), "");
+  EXPECT_EQ(second.verify(), "");
+}
+
+}  // namespace
+}  // namespace customccl::test
