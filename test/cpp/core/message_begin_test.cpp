@@ -235,6 +235,7 @@ TEST_F(MessageBegin, WhoTakesAnybodysMessagesOrAParcelNeedsATask) {
   parcel.op = Op::kRecv;
   parcel.peer = 1;
   parcel.tag = 5;
+  parcel.dtype = DType::kInt32;
   parcel.parcel = true;
   EXPECT_EQ(lane_->begin(parcel, 1, ended_), Begun::kNot);
   EXPECT_EQ(port_.arrived.size(), 1u);
