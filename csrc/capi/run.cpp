@@ -58,15 +58,6 @@ Status check(const customccl_call& given, std::size_t size, Call& call) {
   return {};
 }
 
-// Who asks where a message came from pays for a task on the heap: only tasks know.
-Status receive(Communicator& group, const Call& call, std::int32_t& source) {
-  const auto task = std::make_shared<Task>(call, group.limit_of(call));
-  group.post(task);
-  group.wait(*task, Nanos(0));
-  if (task->status().ok()) source = task->source();
-  return task->status();
-}
-
 [[gnu::hot]] Status run_with_blocks(Communicator& group, Call& call, Buffer send, Buffer recv) {
   const GroupSpec& spec = group.spec();
   Blocks inputs;
@@ -91,8 +82,7 @@ Status run_whole(Communicator& group, Call& call, Buffer send, Buffer recv, std:
   if (Status status = view_one(recv, rank, output); !status.ok()) return status;
   if (send.use() != Use::kNone) call.inputs = {&input, 1};
   if (recv.use() != Use::kNone) call.outputs = {&output, 1};
-  if (source != nullptr && call.op == Op::kRecv) return receive(group, call, *source);
-  return group.run(call);
+  return group.run(call, call.op == Op::kRecv ? source : nullptr);
 }
 
 [[gnu::hot]] Status run(Communicator& group, const customccl_call& given) {

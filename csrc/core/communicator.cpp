@@ -110,9 +110,9 @@ Lane& Communicator::lane_of(const Call& call) const {
   return is_message(call.op) ? static_cast<Lane&>(*messages_) : *collectives_;
 }
 
-Status Communicator::run(const Call& call) {
+Status Communicator::run(const Call& call, std::int32_t* source) {
   if (generation_ != fork_generation()) return refuse(Task(call, limit_of(call)));
-  if (is_message(call.op)) return run_message(call);
+  if (is_message(call.op)) return run_message(call, source);
   Operation op{.call = &call};
   Status failure;
   const Lane::Begun begun = collectives_->begin(op, looks(), failure);
@@ -120,13 +120,17 @@ Status Communicator::run(const Call& call) {
   return run_on(op, begun, std::move(failure));
 }
 
-Status Communicator::run_message(const Call& call) {
+Status Communicator::run_message(const Call& call, std::int32_t* source) {
   Ended ended;
   const Lane::Begun begun = messages_->begin(call, looks(), ended);
-  if (begun == Lane::Begun::kOver) return {};
+  if (begun == Lane::Begun::kOver) {
+    if (source != nullptr) *source = ended.source;
+    return {};
+  }
   Task task(call, limit_of(call));
   messages_->continue_as(task, begun, nullptr);
   if (!task.done()) wait_for(*messages_, task);
+  if (source != nullptr && task.status().ok()) *source = task.source();
   return std::move(task).status();
 }
 

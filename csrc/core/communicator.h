@@ -30,8 +30,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   static std::shared_ptr<Communicator> unconnected(const GroupSpec& spec, const std::string& why);
   ~Communicator();
 
-  // Carries `call` out on this thread.
-  [[gnu::hot]] Status run(const Call& call);
+  // Carries `call` out on this thread. `source`: wanted of a recv, the rank in the group that its message came from.
+  [[gnu::hot]] Status run(const Call& call, std::int32_t* source = nullptr);
   // The same while the ranks are in step: true, and `ended` tells of it. Else returns false, and a task of `maker` goes on with the
   // call, or has failed. It completes whether or not anybody waits for it.
   [[gnu::hot]] bool begin(const Call& call, Ended& ended, TaskMaker& maker);
@@ -87,7 +87,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
  private:
   Communicator(GroupSpec spec, std::unique_ptr<Engine> engine, std::uint64_t first_number, bool processor_each,
                Doorbell& bell);
-  [[gnu::hot]] Status run_message(const Call& call);
+  [[gnu::hot]] Status run_message(const Call& call, std::int32_t* source);
   [[gnu::noinline]] Status run_on(const Operation& op, Lane::Begun begun, Status&& failure);
   // Sees to it that `task` completes.
   void look_after(const Task& task, Lane& lane);
