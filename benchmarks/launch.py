@@ -24,8 +24,8 @@ class RanksFailedError(RuntimeError):
 def environment(run: str, first: Path | None = None) -> dict[str, str]:
     """What every rank runs with; the same for all peers. `first` is where Python looks for packages before all else."""
     settings = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONHASHSEED": "0", "BENCHMARKS_RUN": run}
-    # What a training step frees and allocates again stays in the process: else chance decides whose gradients lie in pages
-    # that the system has to clear first, up to 40 ms of a DDP step of 70.
+    # What a training step frees and allocates again stays in the process: else chance decides whose gradients lie in
+    # pages that the system has to clear first, up to 40 ms of a DDP step of 70.
     settings |= dict.fromkeys(("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_"), str(1 << 40))
     paths = [*([str(first)] if first else []), str(native.ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, **settings, "PYTHONPATH": os.pathsep.join(paths)}

@@ -147,10 +147,10 @@ class DoneWork final : public ::c10d::Work {
       : Work(-1, type), outputs_(outputs.begin(), outputs.end()), took_(took), ended_(ended), limit_(limit) {}
   // The memory of the last one is kept for the next: a Work seldom outlives its call.
   static void* operator new(std::size_t bytes) {
-    void* kept = spare_.exchange(nullptr, std::memory_order_acquire);
+    void* kept = spare.exchange(nullptr, std::memory_order_acquire);
     return kept != nullptr ? kept : ::operator new(bytes);
   }
-  static void operator delete(void* memory) { ::operator delete(spare_.exchange(memory, std::memory_order_acq_rel)); }
+  static void operator delete(void* memory) { ::operator delete(spare.exchange(memory, std::memory_order_acq_rel)); }
 
   bool isCompleted() override { return true; }
   bool isSuccess() const override { return true; }
@@ -170,7 +170,7 @@ class DoneWork final : public ::c10d::Work {
   std::uint64_t getCompletionKey() const CUSTOMCCL_OVERRIDE_SINCE_2_15 { return key_; }
 
  private:
-  inline static std::atomic<void*> spare_{nullptr};
+  inline static std::atomic<void*> spare{nullptr};
 
   c10::SmallVector<at::Tensor, 1> outputs_;
   std::uint64_t key_ = 0;

@@ -70,8 +70,12 @@ class MessageBegin : public testing::Test {
   // Elements [first, first + count) of the letter with that seed lie in the ring from rank 1.
   void arrive(std::uint64_t seed, std::int64_t tag, std::size_t total, std::size_t first, std::size_t count) {
     Packet packet;
-    packet.header = {tag, total * sizeof(std::int32_t), 0, static_cast<std::uint32_t>(count * sizeof(std::int32_t)),
-                     first == 0 ? Kind::kEager : Kind::kMore, DType::kInt32};
+    packet.header = {tag,
+                     total * sizeof(std::int32_t),
+                     0,
+                     static_cast<std::uint32_t>(count * sizeof(std::int32_t)),
+                     first == 0 ? Kind::kEager : Kind::kMore,
+                     DType::kInt32};
     const std::vector<std::byte> all = Pattern(DType::kInt32, seed, total).take(total);
     const auto begin = all.begin() + static_cast<std::ptrdiff_t>(first * sizeof(std::int32_t));
     packet.payload.assign(begin, begin + static_cast<std::ptrdiff_t>(packet.header.bytes));
