@@ -67,7 +67,7 @@ class MessageBegin : public testing::Test {
     lane_ = std::make_unique<MessageLane>(*group_, &port_, 0, 2);
   }
 
-  // Elements [first, first + count) of the letter with that seed lie in the ring from rank 1.
+  // Elements [first, first + count) of the letter with that seed lie in the ring from rank 1, even such as it does not have.
   void arrive(std::uint64_t seed, std::int64_t tag, std::size_t total, std::size_t first, std::size_t count) {
     Packet packet;
     packet.header = {tag,
@@ -76,7 +76,8 @@ class MessageBegin : public testing::Test {
                      static_cast<std::uint32_t>(count * sizeof(std::int32_t)),
                      first == 0 ? Kind::kEager : Kind::kMore,
                      DType::kInt32};
-    const std::vector<std::byte> all = Pattern(DType::kInt32, seed, total).take(total);
+    const std::size_t end = std::max(total, first + count);
+    const std::vector<std::byte> all = Pattern(DType::kInt32, seed, end).take(end);
     const auto begin = all.begin() + static_cast<std::ptrdiff_t>(first * sizeof(std::int32_t));
     packet.payload.assign(begin, begin + static_cast<std::ptrdiff_t>(packet.header.bytes));
     port_.arrived.push_back(packet);
