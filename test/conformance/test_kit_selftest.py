@@ -37,7 +37,7 @@ def test_there_are_enough_mutants_and_the_quick_ones_leave_no_verdict_out() -> N
 @pytest.mark.parametrize("mutant", QUICK, ids=lambda mutant: mutant.name)
 def test_a_planted_bug_gets_its_verdict(mutant: Mutant) -> None:
     caught = judge_mutant(mutant)
-    assert caught.right, f"{mutant.bug}: {caught.verdicts}"
+    assert caught.right, f"{mutant.bug}: {caught.verdicts}, {caught.messages}"
 
 
 def test_the_reference_passes() -> None:

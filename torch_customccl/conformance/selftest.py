@@ -28,6 +28,7 @@ class Caught:
 
     mutant: Mutant
     verdicts: tuple[str, ...]
+    messages: tuple[str, ...]
     seconds: float
 
     @property
@@ -54,7 +55,9 @@ def judge_mutant(mutant: Mutant) -> Caught:
     result = judge_backend(mutant.name, mutant.cases, deadline_s=mutant.deadline_s)
     for planted in Path("/dev/shm").glob(f"{LEAK_PREFIX}*"):
         planted.unlink(missing_ok=True)
-    return Caught(mutant, tuple(sorted({case["verdict"] for case in result["cases"]})), time.monotonic() - started)
+    verdicts = {case["verdict"] for case in result["cases"]}
+    messages = {case.get("message", "") for case in result["cases"]}
+    return Caught(mutant, tuple(sorted(verdicts)), tuple(sorted(messages)), time.monotonic() - started)
 
 
 def score(mutants: tuple[Mutant, ...], console: Console) -> list[Caught]:

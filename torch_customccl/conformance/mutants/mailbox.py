@@ -28,19 +28,27 @@ class _Post:
 
 
 class Mailbox:
-    """One rank's post office. Callbacks run on reader threads or in ``expect``, never under the lock."""
+    """One rank's post office. Callbacks run on reader threads or in ``expect``, never under the lock.
+
+    Only ``close`` closes a pipe, and only when its reader has ended and nobody sends: a thread on its way into a read
+    would else take the first bytes of whatever is opened next under the same number.
+    """
 
     def __init__(self, store: dist.Store, rank: int, size: int) -> None:
         self._rank = rank
-        self._lock = threading.Lock()
+        self._lock, self._closing = threading.Lock(), threading.Lock()
         self._posts: list[_Post] = []
         self._early: list[tuple[int, Hashable, bytes]] = []
         self._pipes: dict[int, Connection] = {}
         self._send_locks: dict[int, threading.Lock] = {peer: threading.Lock() for peer in range(size)}
         self._gone: set[int] = set()
         self._connect(store, size)
-        for peer, pipe in self._pipes.items():
-            threading.Thread(target=self._read, args=(peer, pipe), daemon=True).start()
+        self._readers = {
+            peer: threading.Thread(target=self._read, args=(peer, pipe), daemon=True)
+            for peer, pipe in self._pipes.items()
+        }
+        for reader in self._readers.values():
+            reader.start()
 
     def _connect(self, store: dist.Store, size: int) -> None:
         address = f"\0reference-{secrets.token_hex(12)}"
@@ -88,10 +96,14 @@ class Mailbox:
             posts, self._posts = self._posts, []
         for post in posts:
             post.failed(error)
-        for pipe in self._pipes.values():
-            with suppress(OSError), socket.socket(fileno=os.dup(pipe.fileno())) as wire:
-                wire.shutdown(socket.SHUT_RDWR)
-            pipe.close()
+        with self._closing:
+            for peer, pipe in self._pipes.items():
+                with suppress(OSError), socket.socket(fileno=os.dup(pipe.fileno())) as wire:
+                    wire.shutdown(socket.SHUT_RDWR)
+                if self._readers[peer] is not threading.current_thread():
+                    self._readers[peer].join()
+                with self._send_locks[peer]:
+                    pipe.close()
 
     def _read(self, peer: int, pipe: Connection) -> None:
         try:
