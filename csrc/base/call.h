@@ -34,8 +34,8 @@ inline constexpr int kAnySource = -1;
 struct Call {
   Op op = Op::kBarrier;
   DType dtype = DType::kUInt8;
-  ReduceOp reduce_op = ReduceOp::kSum;
-  int root = 0;                           // rank in the group: root of rooted operations
+  ReduceOp reduce_op = ReduceOp::kSum;    // stays so where nothing is reduced
+  int root = 0;                           // rank in the group: root of rooted operations; stays 0 in others
   int peer = kAnySource;                  // rank in the group: partner of send and recv
   std::int64_t tag = 0;                   // send and recv only
   bool parcel = false;                    // send and recv: the receiver does not know the size (core/parcels.cpp)

@@ -18,9 +18,7 @@ struct CallRecord {
 };
 
 inline CallRecord record_of(const Call& call, std::uint64_t sequence) {
-  const OpInfo& op = info(call.op);
-  CallRecord record{sequence, 0, op.has_root ? call.root : 0, call.op, call.dtype, ReduceOp::kSum};
-  if (op.reduces) record.reduce_op = call.reduce_op;
+  CallRecord record{sequence, 0, call.root, call.op, call.dtype, call.reduce_op};
   for (const View& view : call.inputs.size() >= call.outputs.size() ? call.inputs : call.outputs)
     record.count += view.count;
   return record;

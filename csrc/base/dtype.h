@@ -40,7 +40,8 @@ struct DTypeInfo {
   DTypeKind kind;
 };
 
-inline constexpr std::array kDTypes{
+// Hidden, as kOps.
+[[gnu::visibility("hidden")]] inline constexpr std::array kDTypes{
     DTypeInfo{DType::kBool, "bool", 1, DTypeKind::kBoolean},
     DTypeInfo{DType::kUInt8, "uint8", 1, DTypeKind::kInteger},
     DTypeInfo{DType::kInt8, "int8", 1, DTypeKind::kInteger},
@@ -63,7 +64,14 @@ inline constexpr std::array kDTypes{
 };
 
 constexpr const DTypeInfo& info(DType dtype) { return kDTypes[static_cast<std::size_t>(dtype)]; }
-constexpr std::size_t size_of(DType dtype) { return info(dtype).size; }
+
+// The sizes alone, in one line of memory.
+[[gnu::visibility("hidden")]] inline constexpr auto kDTypeSizes = [] {
+  std::array<std::uint8_t, kDTypes.size()> sizes{};
+  for (const DTypeInfo& type : kDTypes) sizes[static_cast<std::size_t>(type.dtype)] = type.size;
+  return sizes;
+}();
+constexpr std::size_t size_of(DType dtype) { return kDTypeSizes[static_cast<std::size_t>(dtype)]; }
 constexpr std::string_view name(DType dtype) { return info(dtype).name; }
 
 }  // namespace customccl

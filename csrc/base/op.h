@@ -30,7 +30,8 @@ struct OpInfo {
   bool reduces;
 };
 
-inline constexpr std::array kOps{
+// Hidden: where it need not be one table for the whole process, an entry is found without asking the linker's table for it.
+[[gnu::visibility("hidden")]] inline constexpr std::array kOps{
     OpInfo{Op::kAllReduce, "all_reduce", false, true},
     OpInfo{Op::kReduce, "reduce", true, true},
     OpInfo{Op::kBroadcast, "broadcast", true, false},

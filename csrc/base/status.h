@@ -37,7 +37,11 @@ struct [[nodiscard]] Status {
   Status(Status&&) noexcept = default;
   Status& operator=(const Status& other) { return *this = Status(other); }
   Status& operator=(Status&&) noexcept = default;
-  ~Status() = default;
+  [[gnu::always_inline]] ~Status() {
+    if (message_ == nullptr) [[likely]]
+      return;
+    message_.reset();
+  }
 
   bool ok() const { return code == Code::kOk; }
   // A whole sentence or two, for a person.

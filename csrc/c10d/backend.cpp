@@ -1,6 +1,7 @@
 #include "c10d/backend.h"
 
 #include "c10d/errors.h"
+#include "c10d/launch.h"
 #include "c10d/reconfiguration.h"
 
 namespace customccl::torch_shim {
@@ -18,16 +19,17 @@ CustomBackend::CustomBackend(std::shared_ptr<Communicator> group, StorePtr store
 
 CustomBackend::~CustomBackend() { group_->close(); }
 
-CustomBackend::WorkPtr CustomBackend::finished_work(::c10d::OpType type) {
-  // One per kind of operation, shared by all calls; never destroyed.
-  constexpr std::size_t kKinds = 32;
-  static const std::vector<WorkPtr>& works = *new std::vector<WorkPtr>([] {
-    std::vector<WorkPtr> made;
-    for (std::size_t i = 0; i < kKinds; ++i)
-      made.push_back(c10::make_intrusive<DoneWork>(static_cast<::c10d::OpType>(i)));
+const CustomBackend::FinishedWorks& CustomBackend::finished_works() {
+  static const FinishedWorks& works = *new FinishedWorks([] {  // never destroyed
+    FinishedWorks made;
+    for (std::size_t i = 0; i < kKinds; ++i) made[i] = c10::make_intrusive<DoneWork>(static_cast<::c10d::OpType>(i));
     return made;
   }());
-  return works[static_cast<std::size_t>(type) % kKinds];
+  return works;
+}
+
+void refuse_list(Op op, const char* what, std::size_t size) {
+  TORCH_CHECK_VALUE(false, "customccl: ", name(op), " takes one ", what, " per call, got ", size);
 }
 
 void CustomBackend::fail(const Status& status) {

@@ -2,6 +2,7 @@
 
 #include <ATen/record_function.h>
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -163,7 +164,11 @@ class CustomBackend final : public ::c10d::Backend {
   std::shared_ptr<TensorTask> post(PreparedCall&& prepared, const Held& held, ::c10d::OpType type);
   WorkPtr make_work(std::vector<std::shared_ptr<TensorTask>> tasks, Label label, const Held& held, bool async,
                     TimeoutExtensions::Grant grant);
-  [[gnu::hot]] static WorkPtr finished_work(::c10d::OpType type);
+  // One per kind of operation, shared by all calls.
+  static constexpr std::size_t kKinds = 32;
+  using FinishedWorks = std::array<WorkPtr, kKinds>;
+  static const FinishedWorks& finished_works();
+  WorkPtr finished_work(::c10d::OpType type) const { return finished_works_[static_cast<std::size_t>(type) % kKinds]; }
 
   // For those who watch (observed.cpp): the profiler, the flight recorder, hooks, extended timeouts.
   WorkPtr run_observed(PreparedCall& prepared, Label label, const Held& held,
@@ -193,6 +198,7 @@ class CustomBackend final : public ::c10d::Backend {
   std::size_t size() const { return static_cast<std::size_t>(getSize()); }
 
   std::shared_ptr<Communicator> group_;
+  const FinishedWorks& finished_works_ = finished_works();
   std::shared_ptr<Communicator>
       former_;  // the one before reconfigure(): another thread may still be on its way out of it
   const std::shared_ptr<Reconfiguration> reconfiguration_;

@@ -21,8 +21,9 @@ PreparedCall CustomBackend::prepare_all_reduce(const at::Tensor& tensor,
 }
 
 CustomBackend::WorkPtr CustomBackend::allreduce(Tensors& tensors, const ::c10d::AllreduceOptions& options) {
-  if (!tensors.empty() && tensors[0].defined() && tensors[0].is_sparse()) return allreduce_sparse(tensors, options);
-  return launch(prepare_all_reduce(only(tensors, Op::kAllReduce, "tensor"), options), options.asyncOp,
+  const at::Tensor& tensor = only(tensors, Op::kAllReduce, "tensor");
+  if (C10_UNLIKELY(tensor.is_sparse())) return allreduce_sparse(tensors, options);
+  return launch(prepare_all_reduce(tensor, options), options.asyncOp,
                 {::c10d::OpType::ALLREDUCE, "customccl:all_reduce"}, [&] { return Held{tensors, tensors}; });
 }
 

@@ -4,7 +4,7 @@
 
 namespace customccl::torch_shim {
 
-inline void CustomBackend::run(PreparedCall& prepared) {
+[[gnu::always_inline]] inline void CustomBackend::run(PreparedCall& prepared) {
   const Status status = group_->run(prepared.sealed());
   if (C10_UNLIKELY(!status.ok())) fail(status);
 }
@@ -12,8 +12,8 @@ inline void CustomBackend::run(PreparedCall& prepared) {
 template <class Hold>
 CustomBackend::WorkPtr CustomBackend::launch(PreparedCall&& prepared, bool async, Label label, Hold&& hold) {
   std::optional<at::StepCallbacks> callbacks = at::getStepCallbacksUnlessEmpty(at::RecordScope::USER_SCOPE);
-  const bool observed = callbacks || watched();
-  if (!async) {
+  const bool observed = C10_UNLIKELY(callbacks.has_value()) || C10_UNLIKELY(watched());
+  if (C10_LIKELY(!async)) {
     if (C10_UNLIKELY(observed)) return run_observed(prepared, label, hold(), std::move(callbacks));
     run(prepared);
     return finished_work(label.type);
@@ -24,10 +24,12 @@ CustomBackend::WorkPtr CustomBackend::launch(PreparedCall&& prepared, bool async
   return begin(std::move(prepared), label, hold());
 }
 
+[[noreturn, gnu::cold, gnu::noinline]] void refuse_list(Op op, const char* what, std::size_t size);
+
 // c10d hands over lists that hold exactly one tensor.
 template <class List>
 [[gnu::always_inline]] inline auto& only(List& list, Op op, const char* what) {
-  TORCH_CHECK_VALUE(list.size() == 1, "customccl: ", name(op), " takes one ", what, " per call, got ", list.size());
+  if (C10_UNLIKELY(list.size() != 1)) refuse_list(op, what, list.size());
   return list[0];
 }
 

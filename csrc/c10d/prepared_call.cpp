@@ -11,7 +11,36 @@ namespace {
 
 std::string_view op_name(const Call& call) { return name(call.op); }
 
+// Of a tensor without memory: that is well if it has no elements.
+[[gnu::cold, gnu::noinline]] void check_memory(const at::Tensor& tensor) {
+  [[maybe_unused]] const void* data = tensor.const_data_ptr();  // torch may know why there is none
+  TORCH_CHECK_VALUE(tensor.numel() == 0, "customccl got a tensor of ", tensor.numel(), " elements (sizes ",
+                    tensor.sizes(), ") without memory: a fake one, or one whose storage was freed");
+}
+
+// Where the tensor's first element lies. The tensor's own data_ptr() asks whether there is storage by a virtual call, and for the size
+// of an element once more.
+std::byte* first_element(const at::Tensor& tensor, std::size_t element, bool output) {
+  const c10::Storage& storage = tensor.unsafeGetTensorImpl()->unsafe_storage();
+  void* data = nullptr;
+  if (C10_LIKELY(static_cast<bool>(storage)))
+    data = output ? storage.mutable_data() : const_cast<void*>(storage.data());
+  if (C10_UNLIKELY(data == nullptr)) {
+    check_memory(tensor);
+    return nullptr;
+  }
+  return static_cast<std::byte*>(data) + static_cast<std::size_t>(tensor.storage_offset()) * element;
+}
+
 }  // namespace
+
+void refuse_scalar_type(c10::ScalarType scalar) {
+  TORCH_CHECK_TYPE(false, "customccl: tensors of dtype ", c10::toString(scalar), " cannot be sent");
+}
+
+void refuse_reduce_op(const ::c10d::ReduceOp& op) {
+  TORCH_CHECK_VALUE(false, "customccl: unknown reduce op ", static_cast<int>(op.op_));
+}
 
 void PreparedCall::refuse_dtype(DType dtype) const {
   TORCH_CHECK_TYPE(false, "customccl: ", op_name(call_), " got tensors of different dtypes: ", name(call_.dtype),
@@ -53,14 +82,14 @@ void PreparedCall::check_overlap(const at::Tensor& output) const {
 
 View PreparedCall::view_of(const at::Tensor& tensor, bool output) {
   if (C10_UNLIKELY(!is_plain(tensor))) check_kind(tensor);  // says what is wrong, if anything is
-  take_dtype(dtype_of(tensor.scalar_type()));
+  const DType dtype = dtype_of(tensor.scalar_type());
+  take_dtype(dtype);
   const Layout* layout = nullptr;
   if (C10_UNLIKELY(!tensor.is_contiguous())) {
     if (output) check_overlap(tensor);
     layout = layout_of(tensor);
   }
-  void* data = output ? tensor.mutable_data_ptr() : const_cast<void*>(tensor.const_data_ptr());
-  return {static_cast<std::byte*>(data), layout, 0, static_cast<std::size_t>(tensor.numel())};
+  return {first_element(tensor, size_of(dtype), output), layout, 0, static_cast<std::size_t>(tensor.numel())};
 }
 
 void PreparedCall::split(Views& views, const View& whole, std::size_t parts) {
@@ -116,11 +145,12 @@ void PreparedCall::set_root(std::int64_t root, int size) {
   call_.root = static_cast<int>(root);
 }
 
-void PreparedCall::set_reduce_op(const ::c10d::ReduceOp& op) {
-  call_.reduce_op = reduce_op_of(op);
-  TORCH_CHECK_VALUE(is_defined(call_.reduce_op, call_.dtype), "customccl: ", op_name(call_), " with ",
-                    name(call_.reduce_op), " is not defined for dtype ", name(call_.dtype));
-  if (call_.reduce_op != ReduceOp::kPremulSum) return;
+void PreparedCall::refuse_undefined() const {
+  TORCH_CHECK_VALUE(false, "customccl: ", op_name(call_), " with ", name(call_.reduce_op), " is not defined for dtype ",
+                    name(call_.dtype));
+}
+
+void PreparedCall::take_factor(const ::c10d::ReduceOp& op) {
   const auto* factor = dynamic_cast<const PreMulSum*>(op.supplement_.get());
   TORCH_CHECK_VALUE(factor != nullptr, "customccl: PREMUL_SUM needs a factor");
   call_.factor = factor->tensor_factor.defined() ? std::complex<double>(factor->tensor_factor.item().toComplexDouble())

@@ -8,6 +8,7 @@
 
 #include "base/call.h"
 #include "c10d/compat.h"
+#include "c10d/types.h"
 
 namespace customccl::torch_shim {
 
@@ -23,7 +24,8 @@ class PreparedCall {
   // The tensor's elements in logical order. Outputs must not overlap themselves.
   void add_input(const at::Tensor& tensor) { inputs_.push_back(view_of(tensor, false)); }
   void add_output(const at::Tensor& tensor) { outputs_.push_back(view_of(tensor, true)); }
-  void use_output_as_input() { inputs_.push_back(outputs_.front()); }
+  // In place: the output is the input, too.
+  void use_output_as_input() { in_place_ = true; }
   // `parts` equal blocks, in logical order.
   void split_input(const at::Tensor& tensor, std::size_t parts);
   void split_output(const at::Tensor& tensor, std::size_t parts);
@@ -33,15 +35,21 @@ class PreparedCall {
   // all_to_all: what a rank sends to itself is what it expects from itself.
   void check_own_block(int rank) const;
   void set_root(std::int64_t root, int size);
-  [[gnu::hot]] void set_reduce_op(const ::c10d::ReduceOp& op);
+  // After the tensors.
+  void set_reduce_op(const ::c10d::ReduceOp& op) {
+    call_.reduce_op = reduce_op_of(op);
+    if (C10_UNLIKELY(!is_defined(call_.reduce_op, call_.dtype))) refuse_undefined();
+    if (C10_UNLIKELY(call_.reduce_op == ReduceOp::kPremulSum)) take_factor(op);
+  }
   void set_timeout(std::chrono::milliseconds timeout) {
-    if (timeout.count() > 0) call_.timeout = timeout;
+    if (C10_UNLIKELY(timeout.count() > 0)) call_.timeout = timeout;
   }
 
   Call& call() { return call_; }
   // Points `call` to the views held here.
   void attach(Call& call) const {
-    call.inputs = {inputs_.data(), inputs_.size()};
+    const Views& inputs = in_place_ ? outputs_ : inputs_;
+    call.inputs = {inputs.data(), inputs.size()};
     call.outputs = {outputs_.data(), outputs_.size()};
   }
   const Call& sealed() {
@@ -55,16 +63,19 @@ class PreparedCall {
   void check_kind(const at::Tensor& tensor) const;
   void check_overlap(const at::Tensor& output) const;
   void take_dtype(DType dtype) {
-    if (!has_dtype_) call_.dtype = dtype;
+    if (C10_UNLIKELY(has_dtype_ && dtype != call_.dtype)) refuse_dtype(dtype);
+    call_.dtype = dtype;
     has_dtype_ = true;
-    if (C10_UNLIKELY(dtype != call_.dtype)) refuse_dtype(dtype);
   }
-  [[noreturn]] void refuse_dtype(DType dtype) const;
+  [[noreturn, gnu::cold]] void refuse_dtype(DType dtype) const;
+  [[noreturn, gnu::cold]] void refuse_undefined() const;
+  [[gnu::cold]] void take_factor(const ::c10d::ReduceOp& op);
   const Layout* layout_of(const at::Tensor& tensor);  // of one that is not contiguous
   static void split(Views& views, const View& whole, std::size_t parts);
 
   Call call_;
   bool has_dtype_ = false;
+  bool in_place_ = false;
   Views inputs_;
   Views outputs_;
   std::forward_list<Layout> layouts_;  // of strided tensors; nodes stay where they are when this moves

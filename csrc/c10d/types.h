@@ -46,10 +46,13 @@ inline constexpr auto kDTypeOfScalar = [] {
   return table;
 }();
 
+[[noreturn, gnu::cold, gnu::noinline]] void refuse_scalar_type(c10::ScalarType scalar);
+[[noreturn, gnu::cold, gnu::noinline]] void refuse_reduce_op(const ::c10d::ReduceOp& op);
+
 inline DType dtype_of(c10::ScalarType scalar) {
   const auto index = static_cast<std::size_t>(scalar);
   const std::int8_t found = index < kDTypeOfScalar.size() ? kDTypeOfScalar[index] : std::int8_t{-1};
-  TORCH_CHECK_TYPE(found >= 0, "customccl: tensors of dtype ", c10::toString(scalar), " cannot be sent");
+  if (C10_UNLIKELY(found < 0)) refuse_scalar_type(scalar);
   return static_cast<DType>(found);
 }
 
@@ -66,14 +69,14 @@ inline ReduceOp reduce_op_of(const ::c10d::ReduceOp& op) {
     case ::c10d::ReduceOp::PREMUL_SUM: return ReduceOp::kPremulSum;
     case ::c10d::ReduceOp::UNUSED: break;
   }
-  TORCH_CHECK_VALUE(false, "customccl: unknown reduce op ", static_cast<int>(op.op_));
+  refuse_reduce_op(op);
 }
 
 // What nearly every tensor is: dense, on the CPU, as it is written. False for the undefined one, and for some that are plain all the same.
 inline bool is_plain(const at::Tensor& tensor) {
   constexpr c10::DispatchKeySet kLazy{c10::DispatchKey::Conjugate, c10::DispatchKey::Negative};
   const c10::DispatchKeySet keys = tensor.key_set();
-  return keys.has(c10::DispatchKey::CPU) && !keys.has_any(kLazy);
+  return C10_LIKELY(keys.has(c10::DispatchKey::CPU)) && C10_LIKELY(!keys.has_any(kLazy));
 }
 
 }  // namespace customccl::torch_shim

@@ -21,15 +21,9 @@ std::size_t CollectiveLane::staging_bytes() {
 
 Lane::Begun CollectiveLane::begin(Operation& op, int looks, Status& failure) {
   mutex_.lock();
-  if (!free()) return Begun::kNot;
+  if (!free()) [[unlikely]]
+    return Begun::kNot;
   count(1);
-  if (!end_at_once(op, looks, failure)) return Begun::kUnderWay;
-  count(-1);
-  mutex_.unlock();
-  return Begun::kOver;
-}
-
-bool CollectiveLane::end_at_once(Operation& op, int looks, Status& failure) {
   op.sequence = take_number();
   Step step = engine_.start(op, failure);
   const auto over = [&] {
@@ -38,8 +32,13 @@ bool CollectiveLane::end_at_once(Operation& op, int looks, Status& failure) {
     } while (step == Step::kMoved);
     return step != Step::kWaiting;
   };
-  if (step == Step::kMoved) look_until(looks, over);
-  return step == Step::kDone;
+  if (step == Step::kMoved) [[likely]]
+    look_until(looks, over);
+  if (step != Step::kDone) [[unlikely]]
+    return Begun::kUnderWay;
+  count(-1);
+  mutex_.unlock();
+  return Begun::kOver;
 }
 
 void CollectiveLane::continue_as(Task& task, Begun begun, const Operation& op, int looks, Status&& failure,

@@ -37,7 +37,6 @@ class CollectiveLane final : public Lane {
   Status refusal(const Task& task) override;
   std::vector<int> awaited_by(const Task& task) override;
 
-  [[gnu::hot]] bool end_at_once(Operation& op, int looks, Status& failure);
   void queue(Task& task);
   std::uint64_t take_number() {
     const std::uint64_t number = next_.load(std::memory_order_relaxed);

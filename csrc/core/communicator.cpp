@@ -111,14 +111,17 @@ Lane& Communicator::lane_of(const Call& call) const {
 }
 
 Status Communicator::run(const Call& call, std::int32_t* source) {
-  if (generation_ != fork_generation()) return refuse(Task(call, limit_of(call)));
+  if (generation_ != fork_generation()) return refuse_forked(call);
   if (is_message(call.op)) return run_message(call, source);
   Operation op{.call = &call};
   Status failure;
   const Lane::Begun begun = collectives_->begin(op, looks(), failure);
-  if (begun == Lane::Begun::kOver) return {};
-  return run_on(op, begun, std::move(failure));
+  if (begun != Lane::Begun::kOver) [[unlikely]]
+    failure = run_on(op, begun, std::move(failure));
+  return failure;
 }
+
+Status Communicator::refuse_forked(const Call& call) const { return refuse(Task(call, limit_of(call))); }
 
 Status Communicator::run_message(const Call& call, std::int32_t* source) {
   Ended ended;

@@ -87,6 +87,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
  private:
   Communicator(GroupSpec spec, std::unique_ptr<Engine> engine, std::uint64_t first_number, bool processor_each,
                Doorbell& bell);
+  [[gnu::cold, gnu::noinline]] Status refuse_forked(const Call& call) const;
   [[gnu::hot]] Status run_message(const Call& call, std::int32_t* source);
   [[gnu::noinline]] Status run_on(const Operation& op, Lane::Begun begun, Status&& failure);
   // Sees to it that `task` completes.

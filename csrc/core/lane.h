@@ -129,7 +129,8 @@ class Lane {
   // Asks over(), which moves what can be moved, until it says yes: at most `looks` times, once where it is crowded().
   template <class Over>
   bool look_until(int looks, Over&& over) {
-    if (over()) return true;
+    if (over()) [[likely]]
+      return true;
     crowded_.store(shares_processor(), std::memory_order_relaxed);
     if (crowded()) return false;
     for (int look = 1; look < looks; ++look) {

@@ -5,7 +5,6 @@
 
 #include "base/call.h"
 #include "kernels/copy.h"
-#include "platform/clock.h"
 
 namespace customccl {
 
@@ -23,19 +22,17 @@ struct Operation {
   std::uint64_t first_turn = 0;  // published at the end of phase 0
   std::uint32_t phase = 0;       // the next phase to run
   std::uint32_t last_phase = 0;
-  int cursor = 0;         // every member below it has reached the turn that `phase` waits for
-  std::size_t chunk = 0;  // elements per chunk (of the whole tensor, or per block)
-  std::size_t chunks = 0;
-  std::size_t room = 0;  // bytes of a staging slot that one turn uses
+  std::uint32_t cursor = 0;  // so many peers have reached the turn that `phase` waits for
   // Whose staged bytes this rank reads after each turn, from the start of their slots: a rank, or one of these.
   static constexpr int kNobody = -2, kEverybody = -1;
   int reads = kNobody;
+  std::size_t chunk = 0;  // elements per chunk (of the whole tensor, or per block)
+  std::size_t chunks = 0;
+  std::size_t room = 0;                // bytes of a staging slot that one turn uses
   std::size_t staged_bytes = 0;        // what this rank stages in all, for the store policy
   Store store = Store::kPlain;         // into staging
   Store output_store = Store::kPlain;  // into outputs that are only moved, not reduced
   bool measured = false;               // the store policy learns from this one
-  Clock::time_point resumed{};         // when phase 0, then phase 1 began
-  Nanos spent{0};                      // in phase 0: the wait for late peers that follows does not count
 
   // Where the inputs lie that are only moved: outputs are written around the caches where no tensor will be found in them.
   Origin input_origin() const { return origin_of(output_store); }

@@ -30,7 +30,10 @@ class Scratch {
   std::unique_ptr<std::byte[]> memory_;
 };
 
-inline bool scaled(const Call& call) { return info(call.op).reduces && call.reduce_op == ReduceOp::kPremulSum; }
+inline bool scaled(const Call& call) { return call.reduce_op == ReduceOp::kPremulSum; }
+
+// Whether an input can be read where it is: it lies consecutively and needs no factor.
+inline bool ready(const Call& call, const View& view) { return view.contiguous() && !scaled(call); }
 
 // Copies elements [first, first + count) of an input to consecutive memory at dst, times the factor for PREMUL_SUM.
 inline void stage(std::byte* dst, const Call& call, const View& view, std::size_t first, std::size_t count,
@@ -42,10 +45,10 @@ inline void stage(std::byte* dst, const Call& call, const View& view, std::size_
   scale(dst, dst, count, call.dtype, call.factor);
 }
 
-// The same elements, where they are when they lie consecutively and need no factor, else staged into `scratch`.
+// The same elements, where they are when they are ready, else staged into `scratch`.
 inline const std::byte* consecutive(std::byte* scratch, const Call& call, const View& view, std::size_t first,
                                     std::size_t count) {
-  if (view.contiguous() && !scaled(call)) return view.at(first, size_of(call.dtype));
+  if (ready(call, view)) return view.at(first, size_of(call.dtype));
   stage(scratch, call, view, first, count, Store::kPlain);
   return scratch;
 }

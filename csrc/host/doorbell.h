@@ -22,8 +22,11 @@ class alignas(128) Doorbell {
 
   // By a peer, after it published something. `fence`: this peer is not registered for process barriers.
   void ring(bool fence) {
-    if (fence || fence_.load(std::memory_order_relaxed) != 0) std::atomic_thread_fence(std::memory_order_seq_cst);
-    if (sleepers_.load(std::memory_order_relaxed) != 0) wake();
+    if (fence || fence_.load(std::memory_order_relaxed) != 0) [[unlikely]] {
+      std::atomic_thread_fence(std::memory_order_seq_cst);
+    }
+    if (sleepers_.load(std::memory_order_relaxed) != 0) [[unlikely]]
+      wake();
   }
 
   void wake() {

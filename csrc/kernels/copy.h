@@ -31,9 +31,12 @@ inline void copy_ends(std::byte* dst, const std::byte* src, std::size_t bytes) {
 
 // 1 to 64 bytes, by some moves in place of a call: what a flag's line or a packet's frame takes.
 inline void copy_few(std::byte* dst, const std::byte* src, std::size_t bytes) {
-  if (bytes > 32) return copy_ends<32>(dst, src, bytes);
-  if (bytes > 16) return copy_ends<16>(dst, src, bytes);
-  if (bytes >= 8) return copy_ends<8>(dst, src, bytes);
+  if (bytes > 32) [[unlikely]]
+    return copy_ends<32>(dst, src, bytes);
+  if (bytes > 16) [[unlikely]]
+    return copy_ends<16>(dst, src, bytes);
+  if (bytes >= 8) [[likely]]
+    return copy_ends<8>(dst, src, bytes);
   if (bytes >= 4) return copy_ends<4>(dst, src, bytes);
   if (bytes >= 2) return copy_ends<2>(dst, src, bytes);
   *dst = *src;

@@ -1,6 +1,7 @@
 #include "kernels/reduce.h"
 
 #include <array>
+#include <atomic>
 
 #include "kernels/reduce_table.h"
 #include "platform/cpu.h"
@@ -46,8 +47,11 @@ void scale(const ReduceTable& table, std::byte* dst, const std::byte* src, std::
 
 namespace {
 
-const kernels::ReduceTable& active_table() {
-  static const kernels::ReduceTable& table = kernels::reduce_table(instruction_set());
+std::atomic<const kernels::ReduceTable*> active_table{nullptr};
+
+[[gnu::cold, gnu::noinline]] const kernels::ReduceTable& find_table() {
+  const kernels::ReduceTable& table = kernels::reduce_table(instruction_set());  // the same for every thread
+  active_table.store(&table, std::memory_order_release);
   return table;
 }
 
@@ -55,11 +59,17 @@ const kernels::ReduceTable& active_table() {
 
 void reduce(std::byte* dst, std::span<const std::byte* const> sources, std::size_t count, DType dtype, ReduceOp op,
             const ReduceHints& hints) {
-  kernels::reduce(active_table(), dst, sources, count, dtype, op, hints);
+  const kernels::ReduceTable* table = active_table.load(std::memory_order_acquire);
+  if (table == nullptr) [[unlikely]] {
+    find_table();
+    return reduce(dst, sources, count, dtype, op, hints);
+  }
+  kernels::reduce(*table, dst, sources, count, dtype, op, hints);
 }
 
 void scale(std::byte* dst, const std::byte* src, std::size_t count, DType dtype, std::complex<double> factor) {
-  kernels::scale(active_table(), dst, src, count, dtype, factor);
+  const kernels::ReduceTable* table = active_table.load(std::memory_order_acquire);
+  kernels::scale(table != nullptr ? *table : find_table(), dst, src, count, dtype, factor);
 }
 
 }  // namespace customccl

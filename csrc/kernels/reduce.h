@@ -16,6 +16,8 @@ struct ReduceHints {
   Store store = Store::kPlain;     // by stores of this kind; fenced like a copy()
 };
 
+inline constexpr ReduceHints kNoHints{};
+
 // dst[i] = sources[0][i] op sources[1][i] op ... op sources[n-1][i], for count elements, strictly in that order.
 //
 // One pass over all sources. 16-bit and 8-bit floats accumulate in float32 and round once (nearest even). AVG divides
@@ -26,7 +28,7 @@ struct ReduceHints {
 // flush-to-zero. dst may be equal to any one of the sources; otherwise it overlaps none. n >= 1; is_defined(op, dtype)
 // holds.
 [[gnu::hot]] void reduce(std::byte* dst, std::span<const std::byte* const> sources, std::size_t count, DType dtype,
-                         ReduceOp op, const ReduceHints& hints = {});
+                         ReduceOp op, const ReduceHints& hints = kNoHints);
 
 // dst[i] = src[i] * factor. dst may be src. Floating and complex types; real types use factor.real(). The factor is
 // rounded to what the type accumulates in; a complex element times a real factor is scaled part by part.

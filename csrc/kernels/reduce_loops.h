@@ -181,6 +181,22 @@ template <InstructionSet isa, class Element, class Operation>
   if (hints.store == Store::kStreaming) streaming_fence();
 }
 
+// Where a call begins: a few elements of two sources, such as a flag's line carries, do without what many need.
+template <class Compiled, class Element, class Operation>
+void reduce_any(std::byte* dst, const std::byte* const* sources, std::size_t n, std::size_t count,
+                const ReduceHints& hints) {
+  if constexpr (!Element::kByBlocks) {
+    if (n == 2 && count < kShortStrip<Element> && hints.twin == nullptr) [[likely]] {
+      for (std::size_t i = 0; i < count; ++i) {
+        reduce_two<InstructionSet::kBaseline, Element, Operation, 1>(dst, sources[0], sources[1], i, i + 1);
+        asm volatile("" : "+r"(i));  // not to be made code for many
+      }
+      return;
+    }
+  }
+  Compiled::template reduce<Element, Operation>(dst, sources, n, count, hints);
+}
+
 template <class Wide>
 [[gnu::always_inline]] inline Wide factor_as(std::complex<double> factor) {
   if constexpr (std::is_floating_point_v<Wide>) {
@@ -225,8 +241,7 @@ template <> struct OperationOf<ReduceOp::kBxor> { using type = Bxor; };
 // Compiled<isa> supplies reduce<Element, Operation> and scale<Element>: the loops above under a target attribute.
 template <class Compiled, Equivalent what>
 constexpr ReduceWay reduce_way() {
-  return {&Compiled::template reduce<typename ElementOf<what.dtype>::type, typename OperationOf<what.op>::type>,
-          what.parts};
+  return {&reduce_any<Compiled, typename ElementOf<what.dtype>::type, typename OperationOf<what.op>::type>, what.parts};
 }
 
 template <class Compiled, DType dtype, ReduceOp op>

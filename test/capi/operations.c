@@ -74,7 +74,8 @@ static void gathers(size_t count, int ragged) {
     fill(in, rank, firsts[rank], counts[rank]);
     customccl_call call =
         customccl_make_call(root < 0 ? CUSTOMCCL_ALL_GATHER : CUSTOMCCL_GATHER, in, out, count, CUSTOMCCL_INT32);
-    call.root = root < 0 ? 99 : root; /* ignored where there is none */
+    call.root = root < 0 ? 99 : root;      /* ignored where there is none */
+    call.reduce_op = CUSTOMCCL_PREMUL_SUM; /* ignored where nothing is reduced */
     call.counts = ragged ? counts : NULL;
     for (int in_place = 0; in_place < 2; ++in_place) {
       if (in_place) {
@@ -121,6 +122,7 @@ static void scatter(size_t count, int ragged) {
     fill(in, root, 0, total);
     customccl_call call = customccl_make_call(CUSTOMCCL_SCATTER, rank == root ? in : NULL, out, count, CUSTOMCCL_INT32);
     call.root = root;
+    call.reduce_op = CUSTOMCCL_PREMUL_SUM;
     call.counts = ragged ? counts : NULL;
     CHECK_OK(customccl_run(comm, &call));
     CHECK(holds(out, root, firsts[rank], counts[rank]));
@@ -144,6 +146,7 @@ static void all_to_all(size_t count, int ragged) {
   int32_t* in = new_buffer(send_total);
   int32_t* out = new_buffer(recv_total);
   customccl_call call = customccl_make_call(CUSTOMCCL_ALL_TO_ALL, in, out, count, CUSTOMCCL_INT32);
+  call.reduce_op = CUSTOMCCL_PREMUL_SUM;
   if (ragged) {
     call.counts = sends;
     call.recv_counts = recvs;

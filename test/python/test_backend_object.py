@@ -7,6 +7,7 @@ import time
 import pytest
 import torch
 import torch.distributed as dist
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 
 def backend():
@@ -49,6 +50,27 @@ def test_all_reduce_of_one_tensor(ranks):
             backend().all_reduce(torch.ones(1 + rank))
 
     ranks(2, fresh=True).run(body)
+
+
+def test_a_tensor_without_memory_is_refused_and_one_without_elements_is_not(ranks):
+    def body(rank, size):
+        freed = torch.ones(10)[2:]
+        freed.untyped_storage().resize_(0)
+        with FakeTensorMode():
+            fake = torch.ones(8)
+        for tensor in (freed, fake):
+            for options in (dist.AllreduceOptions(), dist.BroadcastOptions()):
+                call = backend().allreduce if isinstance(options, dist.AllreduceOptions) else backend().broadcast
+                with pytest.raises(ValueError, match=r"8 elements .* without memory"):
+                    call([tensor], options)
+        backend().allreduce([torch.ones(5)[5:]]).wait()
+        shared = torch.arange(4.0)
+        copy = torch._lazy_clone(shared)
+        backend().allreduce([copy]).wait()  # writes, so it gets memory of its own
+        assert copy.tolist() == [0.0, 2.0, 4.0, 6.0]
+        assert shared.tolist() == [0.0, 1.0, 2.0, 3.0]
+
+    ranks(2).run(body)
 
 
 @pytest.mark.parametrize("late", [0, 1], ids=["sender late", "receiver late"])

@@ -22,8 +22,9 @@ namespace customccl::shm {
 
 inline constexpr std::size_t kInlineBytes = 48;
 
-// Flag, fingerprint and small data travel in one cache line. The record behind it is read only when fingerprints differ; it is
-// written after the flag, so that nobody waits for it, and `recorded` says that it is there. It lives as long as its turn.
+// Flag, fingerprint and small data travel in one cache line. The record behind it is read only when fingerprints differ, and
+// `recorded` says that it is there. It is written then, too: where not all are the same, every rank sees one that is not its own.
+// (Where differences are no error, in personal.cpp, at once, after the flag, so that nobody waits for it.) It lives as long as its turn.
 // 128 bytes: the adjacent-line prefetcher pulls lines in pairs, so two writers 64 bytes apart slow each other.
 struct alignas(128) Line {
   // Twice the turn, and one more where its data was staged by non-temporal stores (staging.h). Written last, with release order.

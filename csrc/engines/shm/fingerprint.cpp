@@ -1,5 +1,7 @@
 #include "engines/shm/fingerprint.h"
 
+#include <bit>
+
 namespace customccl::shm {
 
 namespace {
@@ -16,13 +18,10 @@ class Hash {
   std::uint64_t state_ = 0x243f6a8885a308d3;
 };
 
-// Roots and reduce operations count only where they mean something.
+// In 32 bits: roots are below kMaxMembers.
 std::uint64_t kind_of(const Call& call) {
-  const OpInfo& op = info(call.op);
-  const auto root = static_cast<std::uint64_t>(op.has_root ? call.root : 0);
-  const auto reduce_op = static_cast<std::uint64_t>(op.reduces ? call.reduce_op : ReduceOp::kSum);
-  return root << 32 | reduce_op << 16 | static_cast<std::uint64_t>(call.dtype) << 8 |
-         static_cast<std::uint64_t>(call.op);
+  return static_cast<std::uint64_t>(call.root) << 24 | static_cast<std::uint64_t>(call.reduce_op) << 16 |
+         static_cast<std::uint64_t>(call.dtype) << 8 | static_cast<std::uint64_t>(call.op);
 }
 
 }  // namespace
@@ -30,12 +29,10 @@ std::uint64_t kind_of(const Call& call) {
 std::uint64_t fingerprint(const Operation& op, const PairCounts& pairs) {
   const Call& call = *op.call;
   Hash hash;
-  hash.add(op.sequence);
-  hash.add(kind_of(call));
+  hash.add(op.sequence << 32 ^ kind_of(call));
   // How it is cut up follows from the counts and from settings, which may differ between ranks.
-  hash.add(op.chunk);
-  hash.add(op.room);
-  if (is_personal(call.op)) {
+  hash.add(op.chunk ^ std::rotl(op.room, 32));
+  if (is_personal(call.op)) [[unlikely]] {
     hash.add(pairs.uniform() ? pairs.uniform_count() : ~std::uint64_t{0});
   } else if (call.op == Op::kAllGather) {
     for (const View& view : call.outputs) hash.add(view.count);

@@ -130,7 +130,10 @@ Status Members::learn(int member, const std::string& text, const Deadline& deadl
   cpus_ |= record.cpus;
   pids_[index] = record.arena.pid;
   identity_ = (identity_ ^ record.presence) * 0x9e3779b97f4a7c15;  // in the order of ranks
-  if (member != spec_.rank) peer_bells_.push_back(&arenas_[index]->bell());
+  if (member != spec_.rank) {
+    peers_.push_back(blocks_[index]);
+    peer_bells_.push_back(&arenas_[index]->bell());
+  }
   return {};
 }
 

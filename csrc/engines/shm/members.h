@@ -30,8 +30,8 @@ class Members {
   Members(const Members&) = delete;
   Members& operator=(const Members&) = delete;
 
-  int rank() const { return spec_.rank; }
-  int size() const { return spec_.size; }
+  int rank() const { return rank_; }
+  int size() const { return size_; }
   const GroupSpec& spec() const { return spec_; }
   // A number that no other group has: memory of an earlier group is never taken for this one's.
   std::uint64_t identity() const { return identity_; }
@@ -47,7 +47,7 @@ class Members {
   }
   bool shares_processor() const;
 
-  ControlBlock& own() { return *blocks_[static_cast<std::size_t>(spec_.rank)]; }
+  ControlBlock& own() { return *blocks_[static_cast<std::size_t>(rank_)]; }
   ControlBlock& of(int member) { return *blocks_[static_cast<std::size_t>(member)]; }
   const Line& line(int member, std::uint64_t turn) const {
     return blocks_[static_cast<std::size_t>(member)]->lines[turn & 1];
@@ -69,9 +69,19 @@ class Members {
   }
   // Whether every peer has published `turn`, as this rank has. `cursor` remembers how far the look came; start it at 0. The own line is
   // not looked at: a peer's look may have taken it away, and to get it back from far cores costs as much as their answer.
-  bool reached(std::uint64_t turn, int& cursor) const {
-    for (; cursor < spec_.size; ++cursor) {
-      if (cursor != spec_.rank && !line(cursor, turn).reached(turn)) return false;
+  bool reached(std::uint64_t turn, std::uint32_t& cursor) const {
+    if (cursor == peers_.size()) [[unlikely]]
+      return true;
+    while (peers_[cursor]->lines[turn & 1].reached(turn)) [[likely]] {
+      if (++cursor == peers_.size()) return true;
+    }
+    return false;
+  }
+  // Of a turn that was reached: whether every peer has the same signature.
+  bool signed_alike(std::uint64_t turn, std::uint64_t signature) const {
+    for (const ControlBlock* peer : peers_) {
+      if (peer->lines[turn & 1].signature != signature) [[unlikely]]
+        return false;
     }
     return true;
   }
@@ -99,12 +109,22 @@ class Members {
   Status take_pages(const Block& block) { return arena_->take_pages(block); }
 
  private:
-  explicit Members(GroupSpec spec) : spec_(std::move(spec)) {}
+  explicit Members(GroupSpec spec) : rank_(spec.rank), size_(spec.size), spec_(std::move(spec)) {}
   // Shows this rank's record, and gives it in `text`.
   Status announce(Bootstrap& bootstrap, std::string& text);
   bool left(int member) const;
   Status look_up(int member, Bootstrap& bootstrap, const Deadline& deadline, std::string& text) const;
   Status learn(int member, const std::string& text, const Deadline& deadline);
+
+  // What every operation needs lies together.
+  int rank_ = 0;
+  int size_ = 0;
+  std::uint64_t identity_ = 0;
+  std::vector<ControlBlock*> blocks_;
+  std::vector<const ControlBlock*> peers_;  // the blocks of the others
+  std::vector<Doorbell*> peer_bells_;
+  bool fence_ = false;
+  int shown_processor_ = -1;
 
   GroupSpec spec_;
   HostArena* arena_ = nullptr;
@@ -114,14 +134,10 @@ class Members {
   std::vector<Block> owned_;
   std::atomic<bool> failed_{false};
   std::uint64_t generation_ = 0;
-  std::uint64_t identity_ = 0;
   std::size_t slot_bytes_ = 0;
   std::size_t ring_bytes_ = 0;
   bool processor_each_ = false;
-  int shown_processor_ = -1;
-  bool fence_ = false;
   CpuSet cpus_;  // of all members together
-  std::vector<ControlBlock*> blocks_;
   // A peer's presence word; nullptr until its record is known.
   struct Reader {
     const std::byte* word = nullptr;
@@ -129,7 +145,6 @@ class Members {
   };
   std::vector<Reader> readers_;
   std::vector<std::shared_ptr<PeerArena>> arenas_;
-  std::vector<Doorbell*> peer_bells_;
   std::vector<std::int64_t> pids_;
 };
 

@@ -20,11 +20,16 @@ namespace {
   op.staged_bytes = op.room = count_of(op.call->inputs) * size_of(op.call->dtype);
 }
 
-[[gnu::hot]] void stage_inputs(std::byte* target, const Operation& op) {
+[[gnu::hot, gnu::noinline]] void stage_inputs(std::byte* target, const Operation& op) {
   for (const View& view : op.call->inputs) {
     stage(target, *op.call, view, 0, view.count, op.store);
     target += view.count * size_of(op.call->dtype);
   }
+}
+
+// Of the inputs, the one that this rank wants reduced.
+std::size_t own_block(const Context& context, const Call& call) {
+  return call.op == Op::kReduceScatter ? static_cast<std::size_t>(context.rank()) : 0;
 }
 
 // Reduces the part of the inputs that this rank wants. staged_by(member): where the member's copy begins.
@@ -32,11 +37,11 @@ template <class StagedBy>
 [[gnu::hot]] void reduce_staged(const Context& context, const Operation& op, StagedBy&& staged_by) {
   const Call& call = *op.call;
   if (call.outputs.empty()) return;
-  const std::size_t block = call.op == Op::kReduceScatter ? static_cast<std::size_t>(context.rank()) : 0;
+  const std::size_t block = own_block(context, call);
   const std::size_t skipped = count_of(call.inputs.first(block));
   Reduction piece;
   const View& own = call.inputs[block];
-  if (own.contiguous() && !scaled(call)) piece.own = &own;  // else it is read as it was staged
+  if (ready(call, own)) piece.own = &own;  // else it is read as it was staged
   for (int member = 0; member < context.size(); ++member) {
     // Where it need not, a rank does not look at its own line: a peer's look may have taken it away.
     if (member == context.rank() && piece.own != nullptr) continue;
@@ -47,11 +52,49 @@ template <class StagedBy>
   reduce_piece(context, op, piece);
 }
 
+// The same of a few bytes, without what only more of them need.
+[[gnu::hot]] void plan_inline(const Context&, Operation& op) { op.last_phase = 1; }
+
+[[gnu::hot]] void stage_few(std::byte* target, const Operation& op) {
+  const Call& call = *op.call;
+  const std::size_t element = size_of(call.dtype);
+  std::byte* next = target;
+  for (const View& view : call.inputs) {
+    if (!ready(call, view)) [[unlikely]]
+      return stage_inputs(target, op);
+    const std::size_t bytes = view.count * element;
+    if (bytes != 0) [[likely]]
+      copy_few(next, view.at(0, element), bytes);
+    next += bytes;
+  }
+}
+
+[[gnu::hot]] void reduce_few(const Context& context, const Operation& op) {
+  const auto payload = [&](int member) { return context.members.line(member, op.first_turn).payload; };
+  const Call& call = *op.call;
+  if (call.outputs.empty()) return;
+  const View& output = call.outputs[0];
+  const std::size_t block = own_block(context, call);
+  const View& own = call.inputs[block];
+  if (!ready(call, own) || !output.contiguous()) [[unlikely]] {
+    return reduce_staged(context, op, [&](int member) { return Staged{payload(member)}; });
+  }
+  const std::size_t element = size_of(call.dtype);
+  const std::size_t skipped = block == 0 ? 0 : count_of(call.inputs.first(block)) * element;
+  std::array<const std::byte*, kMaxMembers> sources;
+  for (int member = 0; member < context.size(); ++member) {
+    sources[static_cast<std::size_t>(member)] = payload(member) + skipped;
+  }
+  sources[static_cast<std::size_t>(context.rank())] = own.at(0, element);
+  reduce(output.at(0, element), {sources.data(), static_cast<std::size_t>(context.size())}, output.count, call.dtype,
+         call.reduce_op);
+}
+
 [[gnu::hot]] void run_inline(const Context& context, Operation& op, std::uint32_t phase) {
   if (phase == 0) {
-    stage_inputs(context.members.own_line(op.first_turn).payload, op);
+    stage_few(context.members.own_line(op.first_turn).payload, op);
   } else {
-    reduce_staged(context, op, [&](int member) { return Staged{context.members.line(member, op.first_turn).payload}; });
+    reduce_few(context, op);
   }
 }
 
@@ -65,7 +108,7 @@ template <class StagedBy>
 
 }  // namespace
 
-const Algorithm kInlineReduce{"inline", plan, run_inline, false, Shows::kNothing};
+const Algorithm kInlineReduce{"inline", plan_inline, run_inline, false, Shows::kNothing};
 const Algorithm kOneShotReduce{"one-shot", plan, run_staged, true, Shows::kNothing};
 
 }  // namespace customccl::shm

@@ -28,7 +28,7 @@ struct Reduction {
 
 // Whether the whole piece can go to the kernel at once: nothing has to be packed, scaled or unpacked.
 inline bool direct(const Operation& op, const Reduction& piece) {
-  const bool input_ready = piece.own == nullptr || (piece.own->contiguous() && !scaled(*op.call));
+  const bool input_ready = piece.own == nullptr || ready(*op.call, *piece.own);
   const bool target_ready = piece.output == nullptr ? op.store == Store::kPlain : piece.output->contiguous();
   return input_ready && target_ready;
 }

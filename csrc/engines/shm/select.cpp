@@ -24,11 +24,14 @@ std::size_t one_shot_limit(const Context& context, DType dtype) {
   return context.size() == 2 && !adds_slowly(dtype) ? std::max(limit, slot / 4) : limit;
 }
 
-const Algorithm& select_reduce(const Context& context, const Call& call) {
-  const std::size_t bytes = count_of(call.inputs) * size_of(call.dtype);
-  if (bytes <= kInlineBytes) return kInlineReduce;
+[[gnu::noinline]] const Algorithm& select_staged_reduce(const Context& context, const Call& call, std::size_t bytes) {
   if (call.op == Op::kReduceScatter) return kReduceScatter;
   return bytes <= one_shot_limit(context, call.dtype) ? kOneShotReduce : kTwoShotReduce;
+}
+
+const Algorithm& select_reduce(const Context& context, const Call& call) {
+  const std::size_t bytes = count_of(call.inputs) * size_of(call.dtype);
+  return bytes <= kInlineBytes ? kInlineReduce : select_staged_reduce(context, call, bytes);
 }
 
 const Algorithm& select_multicast(const Call& call) {
@@ -42,7 +45,7 @@ const Algorithm& select_multicast(const Call& call) {
 
 const Algorithm& select(const Context& context, const Call& call) {
   switch (call.op) {
-    case Op::kAllReduce:
+    [[likely]] case Op::kAllReduce:
     case Op::kReduce:
     case Op::kReduceScatter: return select_reduce(context, call);
     case Op::kBroadcast:

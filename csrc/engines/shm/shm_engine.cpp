@@ -24,34 +24,30 @@ Store output_store(const Call& call, int size) {
 
 }  // namespace
 
+// Likely is here what small operations do: beside a long one's copies a jump is nothing, beside theirs it counts.
+
 Step ShmEngine::start(Operation& op, Status& failure) {
   const Call& call = *op.call;
   const bool personal = is_personal(call.op);
-  if (personal) pairs_.set_own(call, context_.rank(), context_.size());
+  if (personal) [[unlikely]]
+    pairs_.set_own(call, context_.rank(), context_.size());
   const Algorithm& algorithm = select(context_, call);
   op.algorithm = &algorithm;
   algorithm.plan(context_, op);
-  shown_.begin(call, algorithm.shows);
-  op.store = store_policy().choose(op.staged_bytes, teaches(op), op.measured);
   op.first_turn = turn_ + 1;
-  if (algorithm.uses_staging) {
-    op.output_store = output_store(call, context_.size());
-    if (Status status = staging_.ensure_own(); !status.ok()) return failed(std::move(status), failure);
-  }
-  if (op.measured) {
-    staging_.take_mapped();
-    op.resumed = Clock::now();
-  }
-  algorithm.run(context_, op, 0);
-  if (op.measured) op.spent = Clock::now() - op.resumed;
-  if (personal) pairs_.show(*members_, op.first_turn);
   Line& line = members_->own_line(op.first_turn);
+  if (!algorithm.uses_staging) [[likely]] {
+    algorithm.run(context_, op, 0);
+  } else if (Status status = stage(op, line); !status.ok()) {
+    return failed(std::move(status), failure);
+  }
+  if (personal) [[unlikely]]
+    pairs_.show(*members_, op.first_turn);
   signature_ = fingerprint(op, pairs_) ^ members_->identity();
   line.signature = signature_;
-  shown_.show(line);
   members_->publish(line, op.first_turn, op.store);
-  line.record = record_of(call, op.sequence);
-  line.recorded.store(op.first_turn, std::memory_order_release);
+  if (personal) [[unlikely]]
+    record(op);
   if (op.sequence % kShowProcessor == 0) members_->show_processor();
   turn_ = op.first_turn;
   op.phase = 1;
@@ -59,20 +55,38 @@ Step ShmEngine::start(Operation& op, Status& failure) {
   return Step::kMoved;
 }
 
+Status ShmEngine::stage(Operation& op, Line& line) {
+  shown_.begin(*op.call, op.algorithm->shows);
+  op.store = store_policy().choose(op.staged_bytes, teaches(op), op.measured);
+  op.output_store = output_store(*op.call, context_.size());
+  if (Status status = staging_.ensure_own(); !status.ok()) return status;
+  if (op.measured) {
+    staging_.take_mapped();
+    resumed_ = Clock::now();
+  }
+  op.algorithm->run(context_, op, 0);
+  if (op.measured) spent_ = Clock::now() - resumed_;
+  shown_.show(line);
+  return {};
+}
+
 Step ShmEngine::advance(Operation& op, Status& failure) {
-  if (!members_->reached(op.first_turn + op.phase - 1, op.cursor)) return Step::kWaiting;
+  if (!members_->reached(op.first_turn + op.phase - 1, op.cursor)) [[unlikely]]
+    return Step::kWaiting;
   const Algorithm& algorithm = *op.algorithm;
   if (algorithm.uses_staging && op.reads != Operation::kNobody && op.room <= kFetched) fetch_staged(op);
   if (op.phase == 1) {
-    const bool same = same_fingerprints(op);
-    if (!same && !all_recorded(op)) return Step::kWaiting;
-    if (!same || algorithm.uses_staging) {
+    const bool same = members_->signed_alike(op.first_turn, signature_);
+    if (!same && !all_recorded(op)) [[unlikely]]
+      return Step::kWaiting;
+    if (!same || algorithm.uses_staging) [[unlikely]] {
       if (Status status = enter(op, same); !status.ok()) return failed(std::move(status), failure);
     }
   }
   algorithm.run(context_, op, op.phase);
-  if (op.phase == op.last_phase) {
-    if (op.measured) learn_from(op);
+  if (op.phase == op.last_phase) [[likely]] {
+    if (op.measured) [[unlikely]]
+      learn_from(op);
     return Step::kDone;
   }
   turn_ = op.first_turn + op.phase;
@@ -88,7 +102,7 @@ Step ShmEngine::failed(Status&& why, Status& failure) {
 }
 
 void ShmEngine::learn_from(const Operation& op) {
-  const Nanos took = op.spent + (Clock::now() - op.resumed);
+  const Nanos took = spent_ + (Clock::now() - resumed_);
   if (staging_.take_mapped()) {
     store_policy().forget(op.store, op.staged_bytes, teaches(op));
   } else {
@@ -107,7 +121,7 @@ void ShmEngine::fetch_staged(const Operation& op) {
 }
 
 Status ShmEngine::enter(Operation& op, bool same) {
-  if (op.measured) op.resumed = Clock::now();
+  if (op.measured) resumed_ = Clock::now();
   const bool personal = is_personal(op.call->op);
   if (!same || (personal && !pairs_.uniform())) {
     if (Status status = compare_records(op); !status.ok()) return status;
@@ -119,15 +133,17 @@ Status ShmEngine::enter(Operation& op, bool same) {
   return staging_.ensure_all();
 }
 
-bool ShmEngine::same_fingerprints(const Operation& op) const {
-  for (int member = 0; member < context_.size(); ++member) {
-    // Not the own line, for the reason that Members::reached() has.
-    if (member != context_.rank() && members_->line(member, op.first_turn).signature != signature_) return false;
-  }
-  return true;
+void ShmEngine::record(const Operation& op) {
+  Line& line = members_->own_line(op.first_turn);
+  line.record = record_of(*op.call, op.sequence);
+  line.recorded.store(op.first_turn, std::memory_order_release);
 }
 
-bool ShmEngine::all_recorded(const Operation& op) const {
+bool ShmEngine::all_recorded(const Operation& op) {
+  if (!recorded(op, context_.rank())) {
+    record(op);
+    members_->ring_all();
+  }
   for (int member = 0; member < context_.size(); ++member) {
     if (!recorded(op, member)) return false;
   }
@@ -152,7 +168,7 @@ Status ShmEngine::compare_records(const Operation& op) {
 std::vector<int> ShmEngine::awaited(const Operation& op) const {
   if (op.phase == 0) return {};
   std::vector<int> members = members_->not_reached(op.first_turn + op.phase - 1);
-  if (!members.empty() || op.phase > 1) return members;
+  if (!members.empty() || op.phase > 1 || members_->signed_alike(op.first_turn, signature_)) return members;
   for (int member = 0; member < context_.size(); ++member) {
     if (!recorded(op, member)) members.push_back(member);
   }

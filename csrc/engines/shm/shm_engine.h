@@ -14,9 +14,9 @@ class ShmEngine final : public Engine {
  public:
   explicit ShmEngine(std::unique_ptr<Members> members)
       : members_(std::move(members)),
+        context_{*members_, staging_, scratch_, pairs_, shown_},
         staging_(*members_),
         shown_(*members_),
-        context_{*members_, staging_, scratch_, pairs_, shown_},
         port_(*members_) {}
 
   [[gnu::hot]] Step start(Operation& op, Status& failure) override;
@@ -40,12 +40,15 @@ class ShmEngine final : public Engine {
   // Of one that is over and was measured.
   void learn_from(const Operation& op);
   StorePolicy& store_policy() { return shown_.input(context_.rank()) != nullptr ? shown_store_policy_ : store_policy_; }
-  // All ranks have shown the fingerprint of what they called: is it the same?
-  bool same_fingerprints(const Operation& op) const;
+  // Phase 0 of what goes through staging, or is shown.
+  [[gnu::hot]] Status stage(Operation& op, Line& line);
+  // Tells what this rank has called, for who sees that not all have called the same.
+  void record(const Operation& op);
   bool recorded(const Operation& op, int member) const {
     return members_->line(member, op.first_turn).recorded.load(std::memory_order_acquire) == op.first_turn;
   }
-  bool all_recorded(const Operation& op) const;
+  // Of an operation in which a peer differs from this rank: every rank sees such a peer, and records.
+  bool all_recorded(const Operation& op);
   // Their records too, where it is not. A difference in counts per pair is none.
   Status compare_records(const Operation& op);
   // Has what the operation reads next come from the peers' caches while we look at other things.
@@ -53,7 +56,15 @@ class ShmEngine final : public Engine {
   [[gnu::hot]] Status enter(Operation& op, bool same);
   static Step failed(Status&& why, Status& failure);
 
+  // What every operation needs lies together.
   std::unique_ptr<Members> members_;
+  std::uint64_t turn_ = 0;  // the last one published by this rank
+  // Of the running operation:
+  std::uint64_t signature_ = 0;
+  Clock::time_point resumed_{};  // when its phase 0, then its phase 1 began, where it is measured
+  Nanos spent_{0};               // in phase 0: the wait for late peers that follows does not count
+  Context context_;
+
   Staging staging_;
   // Into staging, or into tensors that peers have read where they lie.
   StorePolicy store_policy_;
@@ -61,10 +72,7 @@ class ShmEngine final : public Engine {
   Scratch scratch_;
   PairCounts pairs_;
   ShownTensors shown_;
-  Context context_;
   ShmPacketPort port_;
-  std::uint64_t turn_ = 0;       // the last one published by this rank
-  std::uint64_t signature_ = 0;  // of the running operation
 };
 
 }  // namespace customccl::shm

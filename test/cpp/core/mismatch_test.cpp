@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "support/letter.h"
 #include "support/ranks.h"
 #include "support/trial.h"
@@ -97,6 +99,24 @@ TEST(Mismatch, OfOrderIsFound) {
     const Status first = group->run(rank.number() == 0 ? reduce.call() : gather.call());
     EXPECT_EQ(first.code, Code::kMismatch) << first.message();
   });
+}
+
+// Each rank writes down what it called only when it sees that another called something else (control_block.h): also one that posted and
+// went on to other things, and one that came first and sleeps.
+TEST(Mismatch, IsToldWhereNobodyWaits) {
+  for (const std::size_t count : {std::size_t{3}, std::size_t{50'000}}) {
+    run_threads(3, [&](const Rank& rank) {
+      const auto group = rank.join("g");
+      const Part part(usual(Op::kAllReduce, 3, rank.number() == 2 ? count + 1 : count), rank.number());
+      if (rank.number() == 2) rank.meet("the others have posted");
+      const auto task = post(*group, part);
+      if (rank.number() != 2) rank.meet("the others have posted");
+      while (!task->done()) std::this_thread::yield();
+      EXPECT_EQ(task->status().code, Code::kMismatch) << task->status().message();
+      EXPECT_NE(task->status().message().find("float32 x " + std::to_string(count + 1)), std::string::npos)
+          << task->status().message();
+    });
+  }
 }
 
 TEST(Mismatch, OfGroupSizesIsNamedWhenTheGroupIsMade) {

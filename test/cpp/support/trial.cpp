@@ -101,8 +101,8 @@ Part::Part(const Trial& trial, int rank) : trial_(trial), rank_(rank) {
   for (const auto& tensor : outputs_) output_views_.push_back(tensor->view());
   call_.op = trial.op;
   call_.dtype = trial.dtype;
-  call_.reduce_op = trial.reduce_op;
-  call_.root = trial.root;
+  if (info(trial.op).reduces) call_.reduce_op = trial.reduce_op;
+  if (info(trial.op).has_root) call_.root = trial.root;
   call_.factor = factor_of(rank);
   call_.inputs = input_views_;
   call_.outputs = output_views_;
