@@ -40,10 +40,11 @@ inline void pack_runs(std::byte* dst, std::span<const View> views, std::size_t e
   });
 }
 
+// From what a peer has put down.
 inline void unpack_runs(std::span<const View> views, std::size_t element, std::uint64_t first, const std::byte* src,
                         std::size_t bytes) {
   visit_runs(views, element, first, bytes, [&](const View& view, std::size_t from, std::size_t count) {
-    unpack(view, from, count, src, element, Store::kPlain);
+    unpack(view, from, count, src, element, Store::kPlain, Origin::kPeer);
     src += count * element;
   });
 }

@@ -51,7 +51,7 @@ std::size_t before_line(const std::byte* dst) { return -reinterpret_cast<std::ui
 
 bool registers_are_faster(const std::byte* dst, std::size_t bytes, Origin origin) {
   static const bool can = instruction_set() >= InstructionSet::kAvx2;
-  return can && (bytes <= kLong || origin == Origin::kMemory || before_line(dst) != 0);
+  return can && (bytes <= kLong || in_rows(origin, bytes) || before_line(dst) != 0);
 }
 #endif
 

@@ -12,8 +12,10 @@ namespace customccl {
 // another last-level cache still holds, slower into staging that shares one (docs/performance.md).
 enum class Store : std::uint8_t { kPlain, kStreaming };
 
-// Where what was written so lies.
-constexpr Origin origin_of(Store store) { return store == Store::kStreaming ? Origin::kMemory : Origin::kCache; }
+// Where what was written so lies; `near` where it was by plain stores.
+constexpr Origin origin_of(Store store, Origin near = Origin::kCache) {
+  return store == Store::kStreaming ? Origin::kMemory : near;
+}
 
 // More than a few bytes, or by streaming stores: the rest of copy().
 void copy_much(std::byte* dst, const std::byte* src, std::size_t bytes, Store store, Origin origin);

@@ -4,9 +4,8 @@
 
 namespace customccl {
 
-// Where the bytes that are read lie, as far as the caller knows. What non-temporal stores have written lies in memory. From there more
-// comes at once when it is read at four places in turn: 64 KiB that another process has written so in 3.0 us instead of 3.8 (cores of
-// two caches), 1 MiB in 36 us instead of 45. From caches it is no faster, or slower (16 KiB 0.54 us instead of 0.47).
-enum class Origin : std::uint8_t { kCache, kMemory };
+// Where the bytes that are read lie, as far as the caller knows, from near to far: in a cache of the reader's, or in one of a peer's core
+// that has written them; or, after non-temporal stores, in memory. Some come faster when they are read at four places in turn (runs.h).
+enum class Origin : std::uint8_t { kCache, kPeer, kMemory };
 
 }  // namespace customccl

@@ -70,6 +70,18 @@ InstructionSet instruction_set() {
   return chosen;
 }
 
+bool cores_on_mesh() {
+#if defined(__x86_64__)
+  static const bool intel = [] {
+    __builtin_cpu_init();
+    return __builtin_cpu_is("intel") != 0;
+  }();
+  return intel;
+#else
+  return false;
+#endif
+}
+
 std::string to_string(InstructionSet set) {
   switch (set) {
     case InstructionSet::kBaseline: return "baseline";

@@ -28,6 +28,20 @@ std::size_t last_level_cache();
 std::string to_string(const CpuSet&);         // "0-3,8"
 CpuSet parse_cpu_set(std::string_view text);  // the opposite; what it cannot read is left out
 
+// Whether cores reach each other's caches only across a mesh, which takes long but carries much at once: Intel's servers.
+bool cores_on_mesh();
+
+// Has the line of `address` come to be written.
+inline void fetch_to_write(const void* address) {
+#if defined(__x86_64__)
+  asm volatile("prefetchw %0"
+               :
+               : "m"(*static_cast<const char*>(address)));  // the builtin one reads, unless told the processor
+#else
+  __builtin_prefetch(address, 1);
+#endif
+}
+
 // One spin-wait hint to the processor.
 inline void relax() {
 #if defined(__x86_64__)

@@ -26,7 +26,8 @@ std::size_t longest_block(const Call& call) {
   const Call& call = *op.call;
   const std::size_t element = size_of(call.dtype);
   const std::size_t longest = longest_block(call);
-  const std::size_t limit = elements_within(context.staging.chunk_bytes(longest * element), element);
+  const bool one_way = call.op == Op::kBroadcast;
+  const std::size_t limit = elements_within(context.staging.chunk_bytes(longest * element, one_way), element);
   op.chunk = even_chunk(longest, limit, kCacheLine / element);
   op.chunks = ceil_div(longest, op.chunk);
   op.room = context.staging.room_for(std::min(longest, op.chunk) * element, op.chunks);

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "engines/packet_port.h"
+#include "platform/cpu.h"
 
 // A ring of packets from one rank to another, in the sender's arena.
 //
@@ -73,7 +74,7 @@ class RingWriter {
   [[gnu::hot]] void commit(const PacketHeader& header, std::size_t length);
   // Has the line come that lies so far behind the place of the next packet. That behind a packet has to be zeroed before the packet
   // is published, and nobody else is at it.
-  void prefetch(std::size_t offset) const { __builtin_prefetch(reinterpret_cast<std::byte*>(next()) + offset, 1); }
+  void prefetch(std::size_t offset) const { fetch_to_write(reinterpret_cast<std::byte*>(next()) + offset); }
 
   PacketRing* ring_ = nullptr;
   std::size_t capacity_ = 0;

@@ -67,7 +67,8 @@ Row row_of(const Context& context, const Operation& op, int sender, int receiver
   const Row row = row_of(context, op, sender, receiver);
   if (row.total * element <= kInlineBytes) return {true, row.total, row.total_before * element, 0};
   constexpr std::size_t kLarge = std::numeric_limits<std::size_t>::max();
-  const std::size_t chunk = context.staging.chunk_bytes(op.call->op == Op::kAllToAll ? kLarge : row.total * element);
+  const bool mutual = op.call->op == Op::kAllToAll;
+  const std::size_t chunk = context.staging.chunk_bytes(mutual ? kLarge : row.total * element, !mutual);
   const std::size_t limit = chunk / row.receivers / kCacheLine * kCacheLine;
   const std::size_t share = std::min(limit, round_up(row.longest * element, kCacheLine));
   const std::size_t chunks = ceil_div(row.longest * element, limit);
@@ -106,7 +107,7 @@ const View& output_from(const Call& call, int sender) {
   }
 }
 
-void copy_in(const Context& context, const Operation& op, std::uint32_t phase) {
+void copy_in(const Context& context, Operation& op, std::uint32_t phase) {
   const Call& call = *op.call;
   for (int step = 1; step < context.size(); ++step) {
     const int receiver = (context.rank() + step) % context.size();
@@ -114,6 +115,7 @@ void copy_in(const Context& context, const Operation& op, std::uint32_t phase) {
     const View& block = input_for(call, receiver);
     const Outgoing outgoing = layout_of(context, op, context.rank(), receiver);
     const Range range = chunk_of(block.count, outgoing.chunk, phase);
+    op.room = outgoing.room;
     std::byte* base = outgoing.in_line ? context.members.own_line(op.first_turn).payload
                                        : context.staging.own_slot(op.first_turn + phase, outgoing.room, op.store);
     if (range.count == 0) continue;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 
@@ -12,7 +13,7 @@ namespace customccl::shm {
 // One run of elements to be reduced by this rank: every member's contribution and where the result goes.
 struct Reduction {
   std::array<const std::byte*, kMaxMembers> staged;  // by member, or where it is shown; not this rank's if `own` is set
-  Origin origin = Origin::kCache;                    // of those that were staged
+  Origin origin = Origin::kCache;                    // the farthest of those that were staged
   const View* own = nullptr;                         // this rank's input, where it was not staged
   std::size_t own_first = 0;
   const View* output = nullptr;  // nullptr: this rank wants no result
@@ -22,7 +23,7 @@ struct Reduction {
 
   void take(int member, Staged from) {
     staged[static_cast<std::size_t>(member)] = from.data;
-    if (from.origin == Origin::kMemory) origin = Origin::kMemory;
+    origin = std::max(origin, from.origin);
   }
 };
 

@@ -38,6 +38,7 @@ class ShmEngine final : public Engine {
     return !info(op.call->op).has_root || op.staged_bytes > Staging::kSlots * staging_.slot_bytes();
   }
   // Of one that is over and was measured.
+  void end_staged(const Operation& op);
   void learn_from(const Operation& op);
   StorePolicy& store_policy() { return shown_.input(context_.rank()) != nullptr ? shown_store_policy_ : store_policy_; }
   // Phase 0 of what goes through staging, or is shown.

@@ -68,13 +68,21 @@ TEST_P(Copy, OntoItselfDoesNothing) {
 
 TEST_P(Copy, OfNothingTakesNullPointers) { copy_so(GetParam(), nullptr, nullptr, 0); }
 
+std::string name_of(Origin origin) {
+  switch (origin) {
+    case Origin::kCache: return "cache";
+    case Origin::kPeer: return "peer";
+    case Origin::kMemory: return "memory";
+  }
+  return "";
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Copy,
                          testing::Combine(testing::Values(Store::kPlain, Store::kStreaming),
-                                          testing::Values(Origin::kCache, Origin::kMemory)),
+                                          testing::Values(Origin::kCache, Origin::kPeer, Origin::kMemory)),
                          [](const auto& test) {
                            const bool plain = std::get<Store>(test.param) == Store::kPlain;
-                           const bool cache = std::get<Origin>(test.param) == Origin::kCache;
-                           return std::string(plain ? "plain" : "streaming") + (cache ? "_from_cache" : "_from_memory");
+                           return (plain ? "plain_from_" : "streaming_from_") + name_of(std::get<Origin>(test.param));
                          });
 
 }  // namespace

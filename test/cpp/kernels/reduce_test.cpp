@@ -104,7 +104,7 @@ TEST_P(Reduce, WritesATwin) {
     for (const std::size_t n : {1u, 2u, 3u}) {
       const Problem problem(GetParam(), n, count);
       for (const InstructionSet set : instruction_sets()) {
-        for (const Origin origin : {Origin::kCache, Origin::kMemory}) {
+        for (const Origin origin : {Origin::kCache, Origin::kPeer, Origin::kMemory}) {
           for (const Store store : {Store::kPlain, Store::kStreaming}) {
             Guarded twin(count * size);
             ASSERT_NO_FATAL_FAILURE(problem.check(set, n, {origin, twin.data(), store}));
