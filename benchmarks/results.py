@@ -3,6 +3,7 @@
 import gzip
 import json
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,6 +94,20 @@ class Results:
         return text + (f", {taken:.1f} of them busy with other programs" if self.busy else "")
 
     @property
+    def preset(self) -> str:
+        return str(self.values["plan"]["preset"])
+
+    @property
+    def name(self) -> str:
+        """For files: "full-intel-xeon-processor"."""
+        processor = re.sub(r"\([^)]*\)", "", self.values["machine"]["processor"]).lower()
+        return "-".join([self.preset, *re.findall("[a-z0-9]+", processor)])
+
+    @property
+    def date(self) -> str:
+        return str(self.values["machine"]["date"])
+
+    @property
     def busy(self) -> bool:
         """Whether other programs took so much that times mean little."""
         return bool(sum(self.values["cores_taken"].values()) > BUSY)
@@ -117,29 +132,27 @@ class Results:
 
     def save(self, folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
-        stamp = self.values["machine"]["date"].replace(":", "").replace("-", "")[:15]
-        path = folder / f"{stamp}-{self.values['plan']['preset']}.json"
+        path = folder / f"{self.date.replace(':', '').replace('-', '')[:15]}-{self.preset}.json"
         path.write_text(json.dumps(self.values, separators=(",", ":")) + "\n")
         return path
 
 
 def keep(path: Path) -> None:
-    """Copies a results file to where the report looks for it; one per preset."""
+    """Copies a results file to where the report looks for it; one per preset and processor."""
     KEPT.mkdir(parents=True, exist_ok=True)
-    target = KEPT / f"benchmark-{load(path).values['plan']['preset']}.json.gz"
+    target = KEPT / f"benchmark-{load(path).name}.json.gz"
     target.write_bytes(gzip.compress(path.read_bytes(), mtime=0))
 
 
 def kept() -> list[Results]:
-    """Full, quick if it is newer than full, big."""
-    found = {path.name: load(path) for path in sorted(KEPT.glob("benchmark-*.json.gz"))}
-    full, quick, big = (found.get(f"benchmark-{preset}.json.gz") for preset in ("full", "quick", "big"))
-    if full and quick and quick.values["machine"]["date"] < full.values["machine"]["date"]:
-        quick = None
-    shown = [results for results in (full, quick, big) if results]
-    if not shown:
+    """Full ones, quick ones that are newer than the full one of their processor, big ones; each kind newest first."""
+    found = sorted(map(load, KEPT.glob("benchmark-*.json.gz")), key=lambda run: run.date, reverse=True)
+    full, quick, big = ([run for run in found if run.preset == preset] for preset in ("full", "quick", "big"))
+    dates = {run.values["machine"]["processor"]: run.date for run in full}
+    quick = [run for run in quick if run.date > dates.get(run.values["machine"]["processor"], "")]
+    if not found:
         raise FileNotFoundError(f"no results in {KEPT.relative_to(ROOT)}: python -m benchmarks run --report")
-    return shown
+    return full + quick + big
 
 
 def load(path: Path) -> Results:

@@ -70,13 +70,17 @@ ratios are those of ranks that wait for time slices. It proves that the benchmar
 
 
 def write(all_results: Sequence[Results], path: Path) -> None:
-    """The page and its plots (in the folder `plots` beside it). Targets are judged by the first results."""
+    """The page and its plots (in the folder `plots` beside it). Targets are judged by full runs, and by the first."""
     plots = path.parent / "plots"
     lines = ["# Performance", "", "Made from raw samples by `python -m benchmarks report`; do not edit.", ""]
     for number, results in enumerate(all_results):
-        folder = plots / results.values["plan"]["preset"]
+        folder = plots / results.name
         figures = [headline.draw(results, folder if number else plots), details.draw(results, folder)]
-        lines += _section(results, [_images(drawn, path.parent) for drawn in figures], with_targets=number == 0)
+        lines += _section(
+            results,
+            [_images(drawn, path.parent) for drawn in figures],
+            with_targets=number == 0 or results.preset == "full",
+        )
     lines += ["## Definitions", "", DEFINITIONS, "", "## Method", "", METHOD, "", "## Measure it yourself", "", RERUN]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join(lines) + "\n")

@@ -199,6 +199,26 @@ def test_kept_results_of_a_newer_quick_run_stand_after_the_full_one(
     assert [run.values["plan"]["preset"] for run in results.kept()] == ["full", "big"]
 
 
+def test_results_of_two_processors_are_kept_and_judged_side_by_side(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results, "KEPT", tmp_path / "kept")
+    processors = {"Intel(R) Xeon(R) Processor": "2026-01-03", "AMD EPYC": "2026-01-04"}
+    for processor, date in [("Intel(R) Xeon(R) Processor", "2026-01-02"), *processors.items()]:
+        run = made_up(usual())
+        run.values["plan"]["preset"] = "full"
+        run.values["machine"] |= {"processor": processor, "date": date}
+        results.keep(run.save(tmp_path))
+    kept = results.kept()
+    assert [run.name for run in kept] == ["full-amd-epyc", "full-intel-xeon-processor"]
+    assert {run.values["machine"]["processor"]: run.date for run in kept} == processors
+    page.write(kept, tmp_path / "performance.md")
+    text = (tmp_path / "performance.md").read_text()
+    assert text.count("### Targets") == 2
+    shown = re.findall(r"!\[[^]]+\]\(([^)]+)\)", text)
+    assert len(set(shown)) == len(shown) and all((tmp_path / name).exists() for name in shown)
+
+
 def test_comparing_two_files_cancels_the_speed_of_the_machine(tmp_path: Path) -> None:
     def run(ours: float, gloo: float, name: str) -> Path:
         made: Results = made_up([cell("all_reduce", 8, {OURS: peer(ours), "gloo": peer(gloo), FLOOR: peer(1.0)})])
