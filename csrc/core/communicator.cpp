@@ -249,7 +249,11 @@ void Communicator::end(const Status& why, bool leave) {
     if (!leave && failed_.load(std::memory_order_relaxed)) return;
     if (!failed_.load(std::memory_order_relaxed)) failure_ = why;
     failed_.store(true, std::memory_order_release);
-    if (!leave) engine_->fail(why);
+    if (!leave) {
+      engine_->fail(why);
+    } else if (collectives_->busy()) {
+      engine_->abandon();
+    }
   }
   collectives_->close(why);
   messages_->close(why);

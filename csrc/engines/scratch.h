@@ -18,6 +18,12 @@ class Scratch {
 
   std::byte* input() { return block(0); }
   std::byte* output() { return block(1); }
+  // For what is read in other processes: kReadBytes. Stays in the second-level cache.
+  std::byte* read() {
+    if (read_ == nullptr) read_ = std::make_unique_for_overwrite<std::byte[]>(kReadBytes);
+    return read_.get();
+  }
+  static constexpr std::size_t kReadBytes = 128 << 10;
 
  private:
   std::byte* block(std::size_t index) {
@@ -28,6 +34,7 @@ class Scratch {
   }
   static constexpr std::size_t kAlign = 64;
   std::unique_ptr<std::byte[]> memory_;
+  std::unique_ptr<std::byte[]> read_;
 };
 
 inline bool scaled(const Call& call) { return call.reduce_op == ReduceOp::kPremulSum; }

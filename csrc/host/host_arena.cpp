@@ -46,6 +46,7 @@ Status HostArena::create() {
   if (Status status = allocate(sizeof(ArenaHeader), first); !status.ok()) return status;
   auto* made = new (base_) ArenaHeader();
   made->id = random_id();
+  made->address = reinterpret_cast<std::uintptr_t>(base_);
   made->bell.prepare();
   return start_keeper(*this);
 }

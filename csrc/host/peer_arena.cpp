@@ -3,6 +3,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstddef>
 #include <fstream>
 #include <istream>
 #include <map>
@@ -14,6 +16,7 @@
 #include "host/keeper.h"
 #include "platform/memory_file.h"
 #include "platform/once_per_process.h"
+#include "platform/process_memory.h"
 #include "platform/unix_socket.h"
 
 namespace customccl {
@@ -112,6 +115,17 @@ std::istream& operator>>(std::istream& text, ArenaAddress& out) {
 PeerArena::~PeerArena() {
   // In a forked child the mapping does not exist, and something else may lie at its address.
   if (mapped_ && generation_ == fork_generation()) unmap_memory(base_, bytes_);
+}
+
+bool PeerArena::memory_readable() const {
+  Id128 id{};
+  const std::uint64_t address = header().address + offsetof(ArenaHeader, id);
+  return read_memory(reinterpret_cast<std::byte*>(&id), address, sizeof(id)) == 0 && id == header().id;
+}
+
+int PeerArena::read_memory(std::byte* to, std::uint64_t address, std::size_t bytes) const {
+  const int error = read_process_memory(header().life.owner(), to, address, bytes);
+  return error == 0 && dead() ? ESRCH : error;
 }
 
 Status attach(const ArenaAddress& address, const Deadline& deadline, std::shared_ptr<PeerArena>& out) {

@@ -38,6 +38,15 @@ class PeerArena {
     return offset <= bytes_ && bytes <= bytes_ - offset ? base_ + offset : nullptr;
   }
   bool dead() const { return header().life.dead(); }
+
+  // Whether the rest of that process's memory can be read too (a pid namespace, Yama or seccomp may forbid it).
+  bool memory_readable() const;
+  // Copies `bytes` at `address` in that process. Not 0: the errno why there are none, or not all.
+  //
+  // What comes is that process's: its memory lives until its keeper thread has ended, and the kernel marks the life word before it
+  // lets go of the memory and of the thread's number. So who reads by that number and then sees the word unmarked has read no other
+  // process that was given the number later.
+  int read_memory(std::byte* to, std::uint64_t address, std::size_t bytes) const;
   Doorbell& bell() const { return header().bell; }
 
  private:

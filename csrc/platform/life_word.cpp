@@ -57,7 +57,8 @@ bool anchor_in_use() {
 }  // namespace
 
 bool LifeWord::adopt() {
-  static_assert(sizeof(LifeWord) == sizeof(std::uint32_t) && kOwnerDied == FUTEX_OWNER_DIED);
+  static_assert(sizeof(LifeWord) == sizeof(std::uint32_t) && kOwnerDied == FUTEX_OWNER_DIED &&
+                kThread == FUTEX_TID_MASK);
   if (adopted() || anchor_in_use()) return false;
   Anchor& anchor = anchor_of_this_thread();
   if (!current_list(anchor.replaced)) return false;

@@ -29,9 +29,15 @@ class LifeWord {
   // Whether an owner adopted the word and is gone.
   bool dead() const { return (word_.load(std::memory_order_acquire) & kOwnerDied) != 0; }
   bool adopted() const { return word_.load(std::memory_order_acquire) != 0; }
+  // The id of the owning thread in its own pid namespace; 0: none, or it is gone.
+  int owner() const {
+    const std::uint32_t word = word_.load(std::memory_order_acquire);
+    return (word & kOwnerDied) != 0 ? 0 : static_cast<int>(word & kThread);
+  }
 
  private:
   static constexpr std::uint32_t kOwnerDied = 0x4000'0000;  // FUTEX_OWNER_DIED
+  static constexpr std::uint32_t kThread = 0x3fff'ffff;     // FUTEX_TID_MASK
   std::atomic<std::uint32_t> word_{0};
 };
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free, "shared between processes");

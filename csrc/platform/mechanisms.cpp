@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
@@ -14,6 +15,7 @@
 #include "platform/life_word.h"
 #include "platform/memory_file.h"
 #include "platform/process.h"
+#include "platform/process_memory.h"
 #include "platform/settings.h"
 #include "platform/unix_socket.h"
 
@@ -122,6 +124,15 @@ Mechanism probe_membarrier() {
   return {"membarrier", works, works ? "global expedited" : "membarrier: " + errno_text(errno)};
 }
 
+// Our own: whether peers may be read, too, only they can tell.
+Mechanism probe_process_memory() {
+  const std::byte written{42};
+  std::byte got{};
+  const int error = read_process_memory(::getpid(), &got, reinterpret_cast<std::uintptr_t>(&written), 1);
+  const bool works = error == 0 && got == written;
+  return {"process memory", works, works ? "process_vm_readv" : "process_vm_readv: " + errno_text(error)};
+}
+
 Mechanism probe_life_word() {
   SharedPage page;
   if (!page.status().ok()) return outcome("life word", page.status(), "");
@@ -145,6 +156,7 @@ std::vector<Mechanism> probe_mechanisms() {
           outcome("descriptor passing", pass_descriptor_to_self(), "over abstract Unix sockets"),
           probe_futex(),
           probe_membarrier(),
+          probe_process_memory(),
           probe_life_word()};
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <cstdlib>
+#include <limits>
 #include <optional>
 #include <string>
 
@@ -22,14 +23,31 @@ constexpr std::size_t kKiB = 1024;
 constexpr std::size_t kMiB = 1024 * kKiB;
 constexpr std::size_t kTiB = 1024 * 1024 * kMiB;
 
+std::string bytes_expected(std::size_t least, std::size_t most) {
+  return "a number of bytes from " + format_byte_size(least) + " to " + format_byte_size(most) +
+         " (K, M, G and T are understood, as in 64K)";
+}
+
 template <auto Member, std::size_t Least, std::size_t Most>
 Complaint bytes(std::string_view text, Settings& out) {
   const auto value = parse_byte_size(text);
   if (!value || *value < Least || *value > Most) {
-    return "a number of bytes from " + format_byte_size(Least) + " to " + format_byte_size(Most) +
-           " (K, M, G and T are understood, as in 64K)";
+    return bytes_expected(Least, Most);
   }
   out.*Member = *value;
+  return std::nullopt;
+}
+
+// Beside a number of bytes: auto is none, off is one that nothing reaches.
+template <auto Member, std::size_t Least, std::size_t Most>
+Complaint bytes_or_auto(std::string_view text, Settings& out) {
+  out.*Member = std::nullopt;
+  if (text == "auto") return std::nullopt;
+  out.*Member = std::numeric_limits<std::size_t>::max();
+  if (text == "off") return std::nullopt;
+  const auto value = parse_byte_size(text);
+  if (!value || *value < Least || *value > Most) return "auto, off or " + bytes_expected(Least, Most);
+  out.*Member = value;
   return std::nullopt;
 }
 
@@ -75,7 +93,7 @@ Complaint any_of(std::string_view text, Settings& out) {
 constexpr std::string_view kStorePolicies = "auto,plain,streaming";
 constexpr std::string_view kIsas = "auto,baseline,avx2,avx512";
 constexpr std::string_view kLogLevels = "off,error,warning,info,debug";
-constexpr std::string_view kMechanisms = "memfd,membarrier";
+constexpr std::string_view kMechanisms = "memfd,membarrier,process_vm_readv";
 
 struct Row {
   std::string_view variable;
@@ -105,6 +123,10 @@ constexpr std::array kRows{
         "1", flag<&S::progress_thread>},
     Row{"CUSTOMCCL_STORE_POLICY", "how staging is written: plain or streaming (non-temporal) stores, or auto", "auto",
         one_of<&S::store_policy, kStorePolicies>},
+    Row{"CUSTOMCCL_READ_PEERS",
+        "inputs of all_gather and all_to_all with so many bytes per peer are read in their process (process_vm_readv), "
+        "not staged; off: none, auto: where that is faster",
+        "auto", bytes_or_auto<&S::read_peers, 1, 64 * kTiB>},
     Row{"CUSTOMCCL_ISA", "widest instruction set of the kernels", "auto", one_of<&S::isa, kIsas>},
     Row{"CUSTOMCCL_LOG", "which messages go to stderr", "warning", one_of<&S::log, kLogLevels>},
     Row{"CUSTOMCCL_DISABLE", "mechanisms of the system to do without, as if it refused them; for tests", "",

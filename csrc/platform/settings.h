@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,9 +23,11 @@ struct Settings {
   Nanos yield;                 // CUSTOMCCL_YIELD_US: how long to yield before sleeping
   bool progress_thread;        // CUSTOMCCL_PROGRESS_THREAD: 0 = asynchronous work moves only in wait() and polls
   std::string store_policy;    // CUSTOMCCL_STORE_POLICY: auto, plain or streaming
-  std::string isa;             // CUSTOMCCL_ISA: auto, baseline, avx2 or avx512
-  std::string log;             // CUSTOMCCL_LOG: off, error, warning, info or debug
-  std::string disable;  // CUSTOMCCL_DISABLE: comma list of mechanisms to do without (memfd, membarrier), for tests
+  // CUSTOMCCL_READ_PEERS: inputs of so many bytes per peer are read in their process; nothing: where that is faster
+  std::optional<std::size_t> read_peers;
+  std::string isa;      // CUSTOMCCL_ISA: auto, baseline, avx2 or avx512
+  std::string log;      // CUSTOMCCL_LOG: off, error, warning, info or debug
+  std::string disable;  // CUSTOMCCL_DISABLE: comma list of mechanisms to do without (memfd, membarrier, ...), for tests
 };
 
 // Read from the environment at the first call; a value that is not understood keeps its default and is named in the

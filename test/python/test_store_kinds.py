@@ -1,12 +1,13 @@
-"""Ranks that write their staging differently read each other's all the same."""
+"""Ranks that hand their data over in different ways read each other's all the same."""
 
 import pytest
 from harness.programs import run_ranks
 from harness.settings import BACKEND
 
 
-@pytest.mark.skipif(BACKEND != "customccl", reason="only customccl has kinds of stores")
+@pytest.mark.skipif(BACKEND != "customccl", reason="only customccl has such settings")
+@pytest.mark.parametrize("values", ["CUSTOMCCL_STORE_POLICY=plain,streaming", "CUSTOMCCL_READ_PEERS=1,20K"])
 @pytest.mark.parametrize("size", [2, 3])
-def test_ranks_need_not_agree_on_the_kind_of_store(size: int) -> None:
-    for rank, ended in enumerate(run_ranks("different_stores.py", size)):
+def test_ranks_need_not_agree_on(values: str, size: int) -> None:
+    for rank, ended in enumerate(run_ranks("different_settings.py", size, values)):
         assert ended.exit_code == 0, f"rank {rank}: {ended.output}"

@@ -52,14 +52,17 @@ struct Notice {
 };
 
 struct ControlBlock {
-  static constexpr std::uint32_t kClosed = 1;  // this rank reads nothing of its peers' any more
-  static constexpr std::uint32_t kFailed = 2;  // notice is valid; written once
+  static constexpr std::uint32_t kClosed = 1;     // this rank reads nothing of its peers' any more
+  static constexpr std::uint32_t kFailed = 2;     // notice is valid; written once
+  static constexpr std::uint32_t kAbandoned = 4;  // closed within an operation: what it shows may be overwritten
 
   // 0, or one more than the arena offset of this rank's staging. Set before the turn that first uses it.
   alignas(128) std::atomic<std::uint64_t> staging{0};
   alignas(128) std::atomic<std::uint32_t> state{0};
   // Where this rank last began an operation: a hint for peers that wait. Written only when it changes.
   std::atomic<std::int32_t> processor{-1};
+  // Whether this rank may read the memory of every peer's process, and will where they show something there (shown_tensors.h).
+  std::atomic<std::uint32_t> reads_memory{0};
   Notice notice;
   Line lines[2];
 

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <new>
+#include <utility>
 
 #include "engines/shm/geometry.h"
 #include "engines/shm/member_record.h"
@@ -64,8 +66,31 @@ Status Members::meet(const GroupSpec& spec, Bootstrap& bootstrap, const Deadline
   const double limit = cgroup_cpu_limit();
   members->processor_each_ =
       static_cast<int>(members->cpus_.count()) >= spec.size && (limit == 0 || limit >= static_cast<double>(spec.size));
+  members->tell_whether_memory_is_read();
   out = std::move(members);
   return {};
+}
+
+// Only where it is wanted: to read in another process is a right that not every system gives, and some punish who asks for it.
+void Members::tell_whether_memory_is_read() {
+  const auto& wanted = settings().read_peers;
+  if (wanted ? *wanted == std::numeric_limits<std::size_t>::max() : !cores_on_mesh()) return;
+  const bool all =
+      std::all_of(arenas_.begin(), arenas_.end(), [](const auto& arena) { return arena->memory_readable(); });
+  own().reads_memory.store(all ? 1 : 0, std::memory_order_release);
+}
+
+bool Members::memory_is_read() {
+  if (memory_is_read_) return true;
+  memory_is_read_ = std::all_of(blocks_.begin(), blocks_.end(), [](const ControlBlock* block) {
+    return block->reads_memory.load(std::memory_order_acquire) != 0;
+  });
+  return memory_is_read_;
+}
+
+bool Members::gave_up(int member) const {
+  const std::uint32_t state = blocks_[static_cast<std::size_t>(member)]->state.load(std::memory_order_acquire);
+  return (state & (ControlBlock::kFailed | ControlBlock::kAbandoned)) != 0;
 }
 
 Status Members::announce(Bootstrap& bootstrap, std::string& text) {
@@ -203,7 +228,13 @@ void Members::fail(const Status& why) {
   std::memcpy(block.notice.text, why.message().data(), length);
   block.notice.text[length] = '\0';
   block.state.fetch_or(ControlBlock::kFailed, std::memory_order_acq_rel);
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // before the caller writes over what it shows (shown_tensors.h)
   for (Doorbell* bell : peer_bells_) bell->wake();
+}
+
+void Members::abandon() {
+  own().state.fetch_or(ControlBlock::kAbandoned, std::memory_order_acq_rel);
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // as in fail()
 }
 
 Members::~Members() {

@@ -62,6 +62,12 @@ class Members {
   bool arena_holds(const std::byte* data, std::size_t bytes) const { return arena_->holds(data, bytes); }
   std::uint64_t arena_offset(const std::byte* data) const { return static_cast<std::uint64_t>(data - arena_->base()); }
 
+  // The member's process, and whether every peer reads what lies in this rank's, as far as they have said so.
+  const PeerArena& process(int member) const { return *arenas_[static_cast<std::size_t>(member)]; }
+  bool memory_is_read();
+  // Whether the member has left an operation before its end, or the group: what it shows may be overwritten.
+  bool gave_up(int member) const;
+
   // `line`: own_line(turn).
   void publish(Line& line, std::uint64_t turn, Store store) {
     line.publish(turn, store);
@@ -102,6 +108,8 @@ class Members {
   int global_rank(int member) const { return spec_.global_ranks[static_cast<std::size_t>(member)]; }
 
   void fail(const Status& why);
+  // Before the caller hears that its operation will not end, as the group is closed.
+  void abandon();
 
   // Memory of this group in this rank's arena; lives until no peer can read it any more (host/limbo.h).
   Status allocate(std::size_t bytes, Block& out);
@@ -112,6 +120,7 @@ class Members {
   explicit Members(GroupSpec spec) : rank_(spec.rank), size_(spec.size), spec_(std::move(spec)) {}
   // Shows this rank's record, and gives it in `text`.
   Status announce(Bootstrap& bootstrap, std::string& text);
+  void tell_whether_memory_is_read();
   bool left(int member) const;
   Status look_up(int member, Bootstrap& bootstrap, const Deadline& deadline, std::string& text) const;
   Status learn(int member, const std::string& text, const Deadline& deadline);
@@ -138,6 +147,7 @@ class Members {
   std::size_t ring_bytes_ = 0;
   bool processor_each_ = false;
   CpuSet cpus_;  // of all members together
+  bool memory_is_read_ = false;
   // A peer's presence word; nullptr until its record is known.
   struct Reader {
     const std::byte* word = nullptr;

@@ -1,6 +1,7 @@
 #include "engines/move.h"
 #include "engines/shm/algorithm.h"
 #include "engines/shm/geometry.h"
+#include "engines/shm/take.h"
 
 // broadcast and all_gather (also with blocks of different sizes), n ranks: everybody reads the same from each sender.
 //
@@ -22,17 +23,21 @@ std::size_t longest_block(const Call& call) {
   return longest;
 }
 
+// Into chunks of at most so many bytes.
+[[gnu::hot]] void cut(Operation& op, std::size_t longest, std::size_t bytes) {
+  const std::size_t element = size_of(op.call->dtype);
+  op.chunk = even_chunk(longest, elements_within(bytes, element), kCacheLine / element);
+  op.chunks = ceil_div(longest, op.chunk);
+  op.last_phase = static_cast<std::uint32_t>(std::max<std::size_t>(op.chunks, 1));
+}
+
 [[gnu::hot]] void plan(const Context& context, Operation& op) {
   const Call& call = *op.call;
   const std::size_t element = size_of(call.dtype);
   const std::size_t longest = longest_block(call);
-  const bool one_way = call.op == Op::kBroadcast;
-  const std::size_t limit = elements_within(context.staging.chunk_bytes(longest * element, one_way), element);
-  op.chunk = even_chunk(longest, limit, kCacheLine / element);
-  op.chunks = ceil_div(longest, op.chunk);
+  cut(op, longest, context.staging.chunk_bytes(longest * element, call.op == Op::kBroadcast));
   op.room = context.staging.room_for(std::min(longest, op.chunk) * element, op.chunks);
   op.reads = call.op == Op::kAllGather ? Operation::kEverybody : call.root;
-  op.last_phase = static_cast<std::uint32_t>(std::max<std::size_t>(op.chunks, 1));
   op.staged_bytes = sends(call) ? call.inputs[0].count * element : 0;
 }
 
@@ -57,20 +62,22 @@ void copy_out(const Context& context, const Operation& op, std::size_t index, St
                     op.input_origin());
     } else {
       const Staged from = staged_by(sender);
-      unpack(output, range.first, range.count, from.data, size_of(call.dtype), op.output_store, from.origin);
+      take(context, output, range.first, range.count, from, size_of(call.dtype), op.output_store);
     }
   }
 }
 
 [[gnu::hot]] void run_staged(const Context& context, Operation& op, std::uint32_t phase) {
   const std::uint64_t turn = op.first_turn + phase;
-  const bool staged = sends(*op.call) && context.shown.input(context.rank()) == nullptr;
+  if (phase == 1 && context.shown.all()) [[unlikely]]
+    cut(op, longest_block(*op.call), ShownTensors::kChunk);
+  const bool staged = sends(*op.call) && !context.shown.shows_input();
   if (phase < op.chunks && staged) copy_in(op, phase, context.staging.own_slot(turn, op.room, op.store));
   if (phase >= 1 && phase <= op.chunks) {
     const std::size_t before = (phase - 1) * op.chunk * size_of(op.call->dtype);
     copy_out(context, op, phase - 1, [&](int member) {
-      const std::byte* shown = context.shown.input(member);
-      return shown != nullptr ? Staged{shown + before} : context.staging.slot(member, turn - 1, op.room);
+      const auto& shown = context.shown.input(member);
+      return shown ? *shown + before : context.staging.slot(member, turn - 1, op.room);
     });
   }
 }

@@ -4,6 +4,7 @@
 #include "engines/shm/algorithm.h"
 #include "engines/shm/geometry.h"
 #include "engines/shm/pair_counts.h"
+#include "engines/shm/take.h"
 
 // all_to_all, gather and scatter, n ranks: each sender has a block of its own for each receiver, of any size.
 //
@@ -68,7 +69,9 @@ Row row_of(const Context& context, const Operation& op, int sender, int receiver
   if (row.total * element <= kInlineBytes) return {true, row.total, row.total_before * element, 0};
   constexpr std::size_t kLarge = std::numeric_limits<std::size_t>::max();
   const bool mutual = op.call->op == Op::kAllToAll;
-  const std::size_t chunk = context.staging.chunk_bytes(mutual ? kLarge : row.total * element, !mutual);
+  const std::size_t chunk = context.shown.all()
+                                ? ShownTensors::kChunk * row.receivers
+                                : context.staging.chunk_bytes(mutual ? kLarge : row.total * element, !mutual);
   const std::size_t limit = chunk / row.receivers / kCacheLine * kCacheLine;
   const std::size_t share = std::min(limit, round_up(row.longest * element, kCacheLine));
   const std::size_t chunks = ceil_div(row.longest * element, limit);
@@ -108,6 +111,7 @@ const View& output_from(const Call& call, int sender) {
 }
 
 void copy_in(const Context& context, Operation& op, std::uint32_t phase) {
+  if (context.shown.shows_input()) return;
   const Call& call = *op.call;
   for (int step = 1; step < context.size(); ++step) {
     const int receiver = (context.rank() + step) % context.size();
@@ -123,6 +127,17 @@ void copy_in(const Context& context, Operation& op, std::uint32_t phase) {
   }
 }
 
+// Where `sender` has its chunk phase-1 for this rank.
+Staged staged_by(const Context& context, const Operation& op, int sender, const Outgoing& outgoing,
+                 std::uint32_t phase) {
+  if (outgoing.in_line) return Staged{context.members.line(sender, op.first_turn).payload} + outgoing.place;
+  const auto& shown = context.shown.input(sender);
+  if (!shown) return context.staging.slot(sender, op.first_turn + phase - 1, outgoing.room) + outgoing.place;
+  std::size_t before = (phase - 1) * outgoing.chunk;
+  for (int receiver = 0; receiver < context.rank(); ++receiver) before += context.pairs.sent(sender, receiver);
+  return *shown + before * size_of(op.call->dtype);
+}
+
 void copy_out(const Context& context, const Operation& op, std::uint32_t phase) {
   const Call& call = *op.call;
   for (int step = 1; step < context.size(); ++step) {
@@ -132,11 +147,8 @@ void copy_out(const Context& context, const Operation& op, std::uint32_t phase) 
     const Outgoing outgoing = layout_of(context, op, sender, context.rank());
     const Range range = chunk_of(count, outgoing.chunk, phase - 1);
     if (range.count == 0) continue;
-    const Staged from = (outgoing.in_line ? Staged{context.members.line(sender, op.first_turn).payload}
-                                          : context.staging.slot(sender, op.first_turn + phase - 1, outgoing.room)) +
-                        outgoing.place;
-    unpack(output_from(call, sender), range.first, range.count, from.data, size_of(call.dtype), op.output_store,
-           from.origin);
+    const Staged from = staged_by(context, op, sender, outgoing, phase);
+    take(context, output_from(call, sender), range.first, range.count, from, size_of(call.dtype), op.output_store);
   }
 }
 
@@ -161,6 +173,6 @@ void move_own(const Context& context, const Operation& op, std::uint32_t phase) 
 
 }  // namespace
 
-const Algorithm kPersonal{"personal", plan, run, true, Shows::kNothing};
+const Algorithm kPersonal{"personal", plan, run, true, Shows::kInputs};
 
 }  // namespace customccl::shm

@@ -33,7 +33,7 @@ std::size_t place(const Operation& op, int owner, int destination) {
 }
 
 void copy_in(const Context& context, const Operation& op, std::size_t index, std::byte* slot) {
-  if (context.shown.input(context.rank()) != nullptr) return;
+  if (context.shown.shows_input()) return;
   for (int step = 1; step < context.size(); ++step) {
     const int destination = (context.rank() + step) % context.size();
     const View& block = op.call->inputs[static_cast<std::size_t>(destination)];
@@ -49,10 +49,9 @@ void reduce_own(const Context& context, const Operation& op, std::size_t index, 
   Reduction piece;
   for (int member = 0; member < context.size(); ++member) {
     if (member == context.rank()) continue;
-    const std::byte* shown = context.shown.input(member);
-    piece.take(member, shown != nullptr
-                           ? Staged{shown + first * size_of(op.call->dtype)}
-                           : context.staging.slot(member, turn - 1, op.room) + place(op, member, context.rank()));
+    const auto& shown = context.shown.input(member);
+    piece.take(member, shown ? *shown + first * size_of(op.call->dtype)
+                             : context.staging.slot(member, turn - 1, op.room) + place(op, member, context.rank()));
   }
   piece.own = &op.call->inputs[rank];
   piece.own_first = range.first;

@@ -83,7 +83,7 @@ Status ShmEngine::stage(Operation& op, Line& line) {
   }
   op.algorithm->run(context_, op, 0);
   if (op.measured) spent_ = Clock::now() - resumed_;
-  shown_.show(line);
+  shown_.show(*op.call, line);
   return {};
 }
 
@@ -101,10 +101,22 @@ Step ShmEngine::advance(Operation& op, Status& failure) {
     }
   }
   algorithm.run(context_, op, op.phase);
-  if (op.phase == op.last_phase) [[likely]] {
-    if (algorithm.uses_staging) [[unlikely]]
+  if (op.phase != op.last_phase || op.reads_shown) [[unlikely]]
+    return go_on(op, failure);
+  if (algorithm.uses_staging) [[unlikely]]
+    end_staged(op);
+  return Step::kDone;
+}
+
+Step ShmEngine::go_on(Operation& op, Status& failure) {
+  if (op.reads_shown) {
+    const bool all_done = op.phase > op.last_phase;
+    if (Status status = all_done ? shown_.still_shown() : shown_.all_read(); !status.ok())
+      return failed(std::move(status), failure);
+    if (all_done) {
       end_staged(op);
-    return Step::kDone;
+      return Step::kDone;
+    }
   }
   turn_ = op.first_turn + op.phase;
   members_->publish(members_->own_line(turn_), turn_, op.store);
@@ -120,7 +132,7 @@ Step ShmEngine::failed(Status&& why, Status& failure) {
 
 void ShmEngine::end_staged(const Operation& op) {
   if (op.measured) learn_from(op);
-  const bool staged = op.staged_bytes != 0 && context_.shown.input(context_.rank()) == nullptr;
+  const bool staged = op.staged_bytes != 0 && !shown_.shows_input();
   if (!staged || op.store != Store::kPlain || !cores_on_mesh()) return;
   const std::size_t most = only_sends(*op.call, context_.rank()) ? kReclaimedBySenders : kReclaimed;
   if (op.room <= most) staging_.fetch_own_slot(op.first_turn + op.phase, op.room);
@@ -153,7 +165,7 @@ Status ShmEngine::enter(Operation& op, bool same) {
   }
   if (op.algorithm->shows != Shows::kNothing) {
     if (Status status = shown_.find(*op.call, op.first_turn); !status.ok()) return status;
-    if (shown_.any()) ++op.last_phase;
+    op.reads_shown = shown_.any();
   }
   return staging_.ensure_all();
 }

@@ -16,7 +16,7 @@ class ShmEngine final : public Engine {
       : members_(std::move(members)),
         context_{*members_, staging_, scratch_, pairs_, shown_},
         staging_(*members_),
-        shown_(*members_),
+        shown_(*members_, pairs_),
         port_(*members_) {}
 
   [[gnu::hot]] Step start(Operation& op, Status& failure) override;
@@ -24,6 +24,7 @@ class ShmEngine final : public Engine {
   bool shares_processor() const override { return members_->shares_processor(); }
   Status diagnose(const Operation& op) override { return members_->diagnose(awaited(op)); }
   std::vector<int> awaited(const Operation& op) const override;
+  void abandon() override { members_->abandon(); }
   void fail(const Status& why) override { members_->fail(why); }
 
   void suspend() override { staging_.give_pages(); }
@@ -40,7 +41,7 @@ class ShmEngine final : public Engine {
   // Of one that is over and was measured.
   void end_staged(const Operation& op);
   void learn_from(const Operation& op);
-  StorePolicy& store_policy() { return shown_.input(context_.rank()) != nullptr ? shown_store_policy_ : store_policy_; }
+  StorePolicy& store_policy() { return shown_.shows_input() ? shown_store_policy_ : store_policy_; }
   // Phase 0 of what goes through staging, or is shown.
   [[gnu::hot]] Status stage(Operation& op, Line& line);
   // Tells what this rank has called, for who sees that not all have called the same.
@@ -55,6 +56,8 @@ class ShmEngine final : public Engine {
   // Has what the operation reads next come from the peers' caches while we look at other things.
   [[gnu::hot]] void fetch_staged(const Operation& op);
   [[gnu::hot]] Status enter(Operation& op, bool same);
+  // After a phase that is not the last one, or where any rank shows its tensors.
+  [[gnu::noinline]] Step go_on(Operation& op, Status& failure);
   static Step failed(Status&& why, Status& failure);
 
   // What every operation needs lies together.

@@ -1,82 +1,203 @@
 #include "engines/shm/shown_tensors.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
-#include <span>
+#include <utility>
 
 #include "engines/scratch.h"
+#include "engines/shm/fingerprint.h"
+#include "platform/errno_text.h"
+#include "platform/settings.h"
 
 namespace customccl::shm {
 
 namespace {
 
-// In the payload of a line: 0, or one more than the arena offset of the first element.
-struct Offsets {
+// In the payload of a line, for each: 0, or one more than the offset of the first element in the rank's arena, or with the highest bit
+// its address in the rank's process.
+struct Words {
   std::uint64_t input = 0;
   std::uint64_t output = 0;
 };
-static_assert(sizeof(Offsets) <= kInlineBytes);
+static_assert(sizeof(Words) <= kInlineBytes);
+constexpr std::uint64_t kAddress = std::uint64_t{1} << 63;
 
-// Where the elements of all views lie one after the other, their address; else nullptr.
-const std::byte* start_of(std::span<const View> views, std::size_t element) {
-  if (views.empty() || !views[0].contiguous()) return nullptr;
-  const std::byte* start = views[0].at(0, element);
-  std::size_t before = 0;
-  for (const View& view : views) {
-    if (!view.contiguous() || view.at(0, element) != start + before * element) return nullptr;
-    before += view.count;
-  }
-  return start;
+// From so many bytes per peer on (docs/measured-decisions.md).
+constexpr std::size_t kReadFrom = 384 << 10;
+
+// A run of memory.
+struct Extent {
+  const std::byte* begin = nullptr;
+  const std::byte* end = nullptr;
+  bool meets(const Extent& other) const { return begin < other.end && other.begin < end; }
+};
+
+// All that a view lies between.
+Extent extent_of(const View& view, std::size_t element) {
+  if (view.contiguous()) return {view.at(0, element), view.at(view.count, element)};
+  std::size_t last = 0;
+  for (const Dim& dim : view.layout->dims) last += static_cast<std::size_t>((dim.size - 1) * dim.stride);
+  return {view.data, view.data + (last + 1) * element};
 }
 
-// How many elements the member's input has, as this rank's own call tells: the fingerprints have proved that it is so.
-std::size_t input_count(const Call& call, int member) {
-  if (call.op == Op::kAllGather) return call.outputs[static_cast<std::size_t>(member)].count;
-  return count_of(call.inputs.empty() ? call.outputs : call.inputs);
+// Where the elements of all views lie one after the other, what they are; else empty.
+Extent run_of(std::span<const View> views, std::size_t element) {
+  if (views.empty() || !views[0].contiguous()) return {};
+  const std::byte* const begin = views[0].at(0, element);
+  const std::byte* end = begin;
+  for (const View& view : views) {
+    if (view.count == 0) continue;
+    if (!view.contiguous() || view.at(0, element) != end) return {};
+    end = view.at(view.count, element);
+  }
+  return {begin, end};
+}
+
+// Whether the input stays as it is until all have read it: no output lies there but, in place, where no peer reads, or only before it is
+// written (all_reduce).
+bool input_stays(const Call& call, int rank, const Extent& input) {
+  const std::size_t element = size_of(call.dtype);
+  const auto in_place = [&](std::size_t index) -> const std::byte* {
+    const auto own = static_cast<std::size_t>(rank);
+    switch (call.op) {
+      case Op::kAllGather: return index == own ? input.begin : nullptr;
+      case Op::kReduceScatter: return call.inputs[own].at(0, element);
+      case Op::kAllReduce:
+      case Op::kReduce: return input.begin;
+      default: return nullptr;
+    }
+  };
+  for (std::size_t i = 0; i < call.outputs.size(); ++i) {
+    const View& output = call.outputs[i];
+    if (output.count == 0 || !extent_of(output, element).meets(input)) continue;
+    if (!output.contiguous() || output.at(0, element) != in_place(i)) return false;
+  }
+  return true;
+}
+
+// Whether peers read this input of so many bytes in the process, if they may. A reader does all of the work then, so every rank has to
+// have something for every other one; of what all read, each copies what was staged once for all; and reductions gain nothing.
+bool read_in_process(Op op, std::size_t bytes, int size) {
+  if (op != Op::kAllGather && op != Op::kAllToAll) return false;
+  const int shares = op == Op::kAllToAll ? size : size - 1;
+  return bytes / static_cast<std::size_t>(shares) >= settings().read_peers.value_or(kReadFrom);
 }
 
 }  // namespace
 
+std::optional<Staged> ShownTensors::place_of(std::span<const View> views, const Call& call) const {
+  const Extent run = run_of(views, size_of(call.dtype));
+  const auto bytes = static_cast<std::size_t>(run.end - run.begin);
+  const bool read = read_in_process(call.op, bytes, members_.size()) && members_.memory_is_read();
+  if (!read && bytes < 2 * members_.slot_bytes()) return std::nullopt;  // staging in the caches is as fast
+  if (members_.arena_holds(run.begin, bytes)) return Staged{run.begin};
+  if (!read || !can_be_read(run.begin, bytes)) return std::nullopt;
+  return Staged{run.begin, Origin::kPeer, members_.rank()};
+}
+
+// The memory of devices is none that other processes can read.
+bool ShownTensors::can_be_read(const std::byte* begin, std::size_t bytes) const {
+  const PeerArena& process = members_.process(members_.rank());
+  const auto address = reinterpret_cast<std::uintptr_t>(begin);
+  std::byte byte{};
+  return process.read_memory(&byte, address, 1) == 0 && process.read_memory(&byte, address + bytes - 1, 1) == 0;
+}
+
 void ShownTensors::look_at(const Call& call, Shows shows) {
   shows_ = shows;
-  any_ = false;
+  any_ = all_ = false;
   own() = Place();
   if (shows == Shows::kNothing) return;
   std::fill(places_.begin(), places_.end(), Place());
-  const std::size_t element = size_of(call.dtype);
-  const std::size_t least = 2 * members_.slot_bytes();  // below, staging in the caches is as fast
-  const auto within_arena = [&](std::span<const View> views) -> const std::byte* {
-    const std::size_t bytes = count_of(views) * element;
-    const std::byte* start = bytes < least ? nullptr : start_of(views, element);
-    return start != nullptr && members_.arena_holds(start, bytes) ? start : nullptr;
-  };
-  if (!scaled(call)) own().input = within_arena(call.inputs);
-  if (shows == Shows::kInputsAndOutputs) own().output = within_arena(call.outputs);
-  any_ = own().input != nullptr || own().output != nullptr;
+  if (in_line(call, members_.rank())) return;
+  if (!scaled(call) && input_stays(call, members_.rank(), run_of(call.inputs, size_of(call.dtype))))
+    own().input = place_of(call.inputs, call);
+  if (shows == Shows::kInputsAndOutputs) own().output = place_of(call.outputs, call);
+  any_ = shows_input() || shows_output();
 }
 
-void ShownTensors::write_to(Line& line) const {
-  const auto offset = [&](const std::byte* place) { return place == nullptr ? 0 : members_.arena_offset(place) + 1; };
-  const Offsets offsets{offset(own().input), offset(own().output)};
-  std::memcpy(line.payload, &offsets, sizeof(offsets));
+void ShownTensors::write_to(const Call& call, Line& line) const {
+  if (in_line(call, members_.rank())) return;
+  const auto word = [&](const std::optional<Staged>& place) -> std::uint64_t {
+    if (!place) return 0;
+    return place->mapped() ? members_.arena_offset(place->data) + 1
+                           : reinterpret_cast<std::uintptr_t>(place->data) | kAddress;
+  };
+  const Words words{word(own().input), word(own().output)};
+  std::memcpy(line.payload, &words, sizeof(words));
+}
+
+std::optional<Staged> ShownTensors::place_told(int member, std::uint64_t word, std::size_t bytes) const {
+  if (word == 0) return std::nullopt;
+  if ((word & kAddress) != 0) {
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): of another process, never followed here
+    return Staged{reinterpret_cast<const std::byte*>(word & ~kAddress), Origin::kPeer, member};
+  }
+  const std::byte* data = members_.address(member, word - 1, bytes);
+  return data == nullptr ? std::nullopt : std::optional(Staged{data});
 }
 
 Status ShownTensors::find(const Call& call, std::uint64_t first_turn) {
   if (shows_ == Shows::kNothing) return {};
   const std::size_t element = size_of(call.dtype);
   for (int member = 0; member < members_.size(); ++member) {
-    if (member == members_.rank()) continue;
-    Offsets offsets;
-    std::memcpy(&offsets, members_.line(member, first_turn).payload, sizeof(offsets));
+    if (member == members_.rank() || in_line(call, member)) continue;
+    Words words;
+    std::memcpy(&words, members_.line(member, first_turn).payload, sizeof(words));
     Place& place = places_[static_cast<std::size_t>(member)];
-    const auto address = [&](std::uint64_t offset, std::size_t count) -> const std::byte* {
-      return offset == 0 ? nullptr : members_.address(member, offset - 1, count * element);
-    };
-    place = {address(offsets.input, input_count(call, member)), address(offsets.output, count_of(call.outputs))};
-    if ((offsets.input != 0) != (place.input != nullptr)) {
+    place = {place_told(member, words.input, input_count(call, member) * element),
+             place_told(member, words.output, count_of(call.outputs) * element)};
+    if ((words.input != 0) != place.input.has_value() || (words.output != 0) != place.output.has_value()) {
       return {Code::kSystem, members_.describe(member) + " shows no valid place of its tensor"};
     }
-    any_ = any_ || offsets.input != 0 || offsets.output != 0;
+    any_ = any_ || words.input != 0 || words.output != 0;
+  }
+  all_ = std::all_of(places_.begin(), places_.end(), [](const Place& place) { return place.input.has_value(); });
+  return {};
+}
+
+// How many elements the member's input has, as this rank's own call tells: the fingerprints have proved that it is so.
+std::size_t ShownTensors::input_count(const Call& call, int member) const {
+  if (is_personal(call.op)) {
+    std::size_t count = 0;
+    for (int receiver = 0; receiver < members_.size(); ++receiver) count += pairs_.sent(member, receiver);
+    return count;
+  }
+  if (call.op == Op::kAllGather) return call.outputs[static_cast<std::size_t>(member)].count;
+  return count_of(call.inputs.empty() ? call.outputs : call.inputs);
+}
+
+// Whether the payload holds data instead (personal.cpp).
+bool ShownTensors::in_line(const Call& call, int member) const {
+  if (!is_personal(call.op)) return false;
+  std::size_t leaving = input_count(call, member) - pairs_.sent(member, member);
+  return leaving * size_of(call.dtype) <= kInlineBytes;
+}
+
+void ShownTensors::read(const Staged& from, std::byte* to, std::size_t bytes) {
+  const int error = members_.process(from.process).read_memory(to, reinterpret_cast<std::uintptr_t>(from.data), bytes);
+  if (error == 0 || unread_ >= 0) return;
+  unread_ = from.process;
+  unread_error_ = error;
+}
+
+Status ShownTensors::all_read() {
+  if (unread_ < 0) return {};
+  const int member = std::exchange(unread_, -1);
+  if (Status status = members_.diagnose({member}); !status.ok()) return status;
+  const Status status = system_error("the tensor of " + members_.describe(member) + " could not be read in its process",
+                                     unread_error_, "CUSTOMCCL_READ_PEERS=off on all ranks does without that.");
+  return {status.code, status.message(), members_.global_rank(member)};
+}
+
+Status ShownTensors::still_shown() const {
+  std::atomic_thread_fence(std::memory_order_acquire);  // after all that was read there
+  for (int member = 0; member < members_.size(); ++member) {
+    if (member == members_.rank() || !members_.gave_up(member)) continue;
+    if (Status status = members_.diagnose({member}); !status.ok()) return status;
+    return {Code::kPeerLeft, members_.describe(member) + " destroyed the group within the operation",
+            members_.global_rank(member)};
   }
   return {};
 }

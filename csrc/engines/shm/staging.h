@@ -10,16 +10,10 @@
 
 #include "engines/shm/geometry.h"
 #include "engines/shm/members.h"
+#include "engines/shm/staged.h"
 #include "platform/cpu.h"
 
 namespace customccl::shm {
-
-// What a member has put down for others to read.
-struct Staged {
-  const std::byte* data;
-  Origin origin = Origin::kPeer;
-  Staged operator+(std::size_t bytes) const { return {data + bytes, origin}; }
-};
 
 // Every rank's staging: kSlots slots in its own arena into which it copies what peers shall read. Slot of turn t: t mod kSlots;
 // at least two are needed (control_block.h). Made when a group first needs it.

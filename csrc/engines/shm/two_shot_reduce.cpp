@@ -51,7 +51,7 @@ Slice slice_of(const Context& context, const Operation& op, std::size_t index, i
 }
 
 void copy_in(const Context& context, const Operation& op, std::size_t index, std::byte* slot) {
-  if (context.shown.input(context.rank()) != nullptr) return;
+  if (context.shown.shows_input()) return;
   for (int step = 1; step < context.size(); ++step) {
     const Slice slice = slice_of(context, op, index, (context.rank() + step) % context.size());
     stage(slot + slice.place, *op.call, op.call->inputs[0], slice.range.first, slice.range.count, op.store);
@@ -64,16 +64,15 @@ void reduce_own(const Context& context, const Operation& op, std::size_t index, 
   Reduction piece;
   for (int member = 0; member < context.size(); ++member) {
     if (member == context.rank()) continue;
-    const std::byte* shown = context.shown.input(member);
-    piece.take(member, shown != nullptr ? Staged{shown + before}
-                                        : context.staging.slot(member, turn - 1, op.room) + slice.place);
+    const auto& shown = context.shown.input(member);
+    piece.take(member, shown ? *shown + before : context.staging.slot(member, turn - 1, op.room) + slice.place);
   }
   piece.own = &op.call->inputs[0];
   piece.own_first = slice.range.first;
   piece.output = op.call->outputs.empty() ? nullptr : &op.call->outputs[0];
   piece.output_first = slice.range.first;
   const bool wanted_by_peers = op.call->op == Op::kAllReduce || context.rank() != op.call->root;
-  const bool staged = wanted_by_peers && context.shown.output(context.rank()) == nullptr;
+  const bool staged = wanted_by_peers && !context.shown.shows_output();
   piece.published = staged ? context.staging.own_slot(turn, op.room, op.store) + slice.place : nullptr;
   piece.count = slice.range.count;
   reduce_piece(context, op, piece);
@@ -83,13 +82,13 @@ void copy_out(const Context& context, const Operation& op, std::size_t index, st
   if (op.call->outputs.empty()) return;
   const std::size_t element = size_of(op.call->dtype);
   // What was shown has been read by its owner and may lie in that processor's cache.
-  const Store store = context.shown.input(context.rank()) != nullptr ? op.store : Store::kPlain;
+  const Store store = context.shown.shows_input() ? op.store : Store::kPlain;
   for (int step = 1; step < context.size(); ++step) {
     const int owner = (context.rank() + step) % context.size();
     const Slice slice = slice_of(context, op, index, owner);
-    const std::byte* shown = context.shown.output(owner);
-    const Staged source = shown != nullptr ? Staged{shown + slice.range.first * element}
-                                           : context.staging.slot(owner, turn - 1, op.room) + slice.place;
+    const auto& shown = context.shown.output(owner);
+    const Staged source =
+        shown ? *shown + slice.range.first * element : context.staging.slot(owner, turn - 1, op.room) + slice.place;
     unpack(op.call->outputs[0], slice.range.first, slice.range.count, source.data, element, store, source.origin);
   }
 }

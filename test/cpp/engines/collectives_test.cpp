@@ -73,6 +73,7 @@ TEST_P(Collectives, AreRightOverSeveralSlotsWithAnOddTail) {
       const std::size_t slots = per_pair ? 2 : 3;
       Trial trial = even_trial(op, rank.size(), DType::kFloat32, slots * settings().slot_bytes / 4 + 1237);
       trial.root = rank.size() - 1;
+      trial.joined = true;
       expect_right(group, trial, rank.number());
     }
   });
@@ -86,6 +87,7 @@ TEST_P(Collectives, AreRightForEveryRootAndShape) {
         trial.input_shape = static_cast<Shape>(choice % kShapes);
         trial.output_shape = static_cast<Shape>(choice / kShapes % kShapes);
         trial.in_place = choice >= kShapes * kShapes;
+        trial.joined = choice % 2 == 0;
         trial.root = choice % rank.size();
         expect_right(group, trial, rank.number());
       }
@@ -128,7 +130,7 @@ TEST_P(Collectives, AreRightWithUnevenCountsAndWithRanksThatGiveOrGetNothing) {
 TEST_P(Collectives, ExchangeInPlaceOverSeveralSlotsWhenSomePairsHaveNothingForEachOther) {
   with_group([](Communicator& group, const Rank& rank) {
     Trial trial = even_trial(Op::kAllToAll, rank.size(), DType::kInt32, settings().slot_bytes / 2 + 77);
-    trial.in_place = true;
+    trial.in_place = trial.joined = true;
     const auto n = static_cast<std::size_t>(rank.size());
     for (std::size_t other = 2; other < n; ++other) trial.counts[0 * n + other] = trial.counts[other * n + 0] = 0;
     expect_right(group, trial, rank.number());
@@ -140,7 +142,8 @@ TEST_P(Collectives, ExchangeInPlaceOverSeveralSlotsWhenSomePairsHaveNothingForEa
 TEST_P(Collectives, ReadTensorsOfTheArenaWhereTheyLieAndOnlyWhileTheirRankIsInTheOperation) {
   with_group([](Communicator& group, const Rank& rank) {
     auto number = static_cast<std::size_t>(rank.size());
-    for (const Op op : {Op::kAllReduce, Op::kReduce, Op::kBroadcast, Op::kAllGather}) {
+    for (const Op op : {Op::kAllReduce, Op::kReduce, Op::kBroadcast, Op::kAllGather, Op::kReduceScatter, Op::kScatter,
+                        Op::kGather, Op::kAllToAll}) {
       for (int choice = 0; choice < 8; ++choice) {
         if (!chosen(number++)) continue;
         const bool shows = choice < 4 || rank.number() % 2 == choice % 2;  // all ranks, or every other one
@@ -148,6 +151,7 @@ TEST_P(Collectives, ReadTensorsOfTheArenaWhereTheyLieAndOnlyWhileTheirRankIsInTh
         trial.input_shape = shows ? Shape::kShared : Shape::kPlain;
         trial.output_shape = shows && choice % 4 != 3 ? Shape::kShared : Shape::kPlain;
         trial.in_place = choice % 4 < 2;
+        trial.joined = true;
         trial.root = choice % rank.size();
         trial.seed = number;
         expect_right(group, trial, rank.number());

@@ -1,41 +1,14 @@
 #include <gtest/gtest.h>
-#include <spawn.h>
-#include <sys/wait.h>
 
-#include <cstdlib>
 #include <string>
-#include <vector>
 
+#include "support/again.h"
 #include "support/ranks.h"
 
-// Settings are read once per process, so this program runs its own suites again under other settings.
-
-extern char** environ;
+// The suites of this program under other settings.
 
 namespace customccl::test {
 namespace {
-
-int run_again(const std::string& filter, const std::vector<std::string>& settings) {
-  constexpr const char* kNested = "CUSTOMCCL_TEST_NESTED";
-  if (std::getenv(kNested) != nullptr) return -3;  // a filter that chooses this suite too would never end
-  std::vector<std::string> words{"/proc/self/exe", "--gtest_filter=" + filter, "--gtest_brief=1"};
-  std::vector<std::string> variables = settings;
-  variables.push_back(std::string(kNested) + "=1");
-  for (char** each = environ; *each != nullptr; ++each) variables.emplace_back(*each);
-  const auto pointers = [](std::vector<std::string>& texts) {
-    std::vector<char*> out;
-    for (std::string& text : texts) out.push_back(text.data());
-    out.push_back(nullptr);
-    return out;
-  };
-  pid_t child = 0;
-  if (::posix_spawn(&child, words[0].c_str(), nullptr, nullptr, pointers(words).data(), pointers(variables).data()) !=
-      0) {
-    return -1;
-  }
-  int status = 0;
-  return ::waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : -2;
-}
 
 // The suites of collectives for 2, 5 and 8 ranks.
 const std::string kSome = "ManyRanks*:Ranks/Collectives.*/1:Ranks/Collectives.*/4:Ranks/Collectives.*/7";
@@ -61,6 +34,23 @@ TEST(SmallSettings, CollectivesAreRightWithStreamingStoresAlone) {
 TEST(SmallSettings, CollectivesAreRightInSlotsThatAreNoWholeNumberOfCacheLines) {
   const Watchdog watchdog("the suites with odd slots");
   EXPECT_EQ(run_again("Ranks/Collectives.AreRightBackToBack*/2", {"CUSTOMCCL_SLOT_BYTES=5001"}), 0);
+}
+
+TEST(SmallSettings, CollectivesAreRightWhereTensorsOfAnySizeAreReadInThePeersMemory) {
+  const Watchdog watchdog("the suites that read peers");
+  EXPECT_EQ(run_again(kSome, {"CUSTOMCCL_READ_PEERS=1"}), 0);
+  EXPECT_EQ(run_again("ManyRanks*:Ranks/Collectives.AreRightBackToBack*/3",
+                      {"CUSTOMCCL_READ_PEERS=100", "CUSTOMCCL_SLOT_BYTES=4096"}),
+            0);
+  EXPECT_EQ(run_again("DISABLED_ReadPeers.*", {"CUSTOMCCL_READ_PEERS=1"}), 0);
+}
+
+TEST(SmallSettings, CollectivesAreRightWhereTheSystemRefusesToReadPeers) {
+  const Watchdog watchdog("the suites that may not read peers");
+  EXPECT_EQ(run_again("DISABLED_UnreadPeers.*:Ranks/Collectives.AreRightBackToBack*/1",
+                      {"CUSTOMCCL_READ_PEERS=1", "CUSTOMCCL_DISABLE=process_vm_readv"}),
+            0);
+  EXPECT_EQ(run_again("DISABLED_UnreadPeers.*", {"CUSTOMCCL_READ_PEERS=off"}), 0);
 }
 
 }  // namespace

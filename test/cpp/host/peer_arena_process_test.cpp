@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstring>
 #include <sstream>
 #include <thread>
@@ -99,6 +100,25 @@ TEST(PeerArenaProcess, GivesNoAddressesOutsideItself) {
   EXPECT_EQ(peer->at(address.bytes + 1, 0), nullptr);
   EXPECT_EQ(peer->at(~std::uint64_t{0}, 2), nullptr);
   EXPECT_EQ(peer->at(1, ~std::uint64_t{0}), nullptr);
+}
+
+TEST(PeerArenaProcess, ReadsWhatLiesElsewhereInItsOwnersMemoryWhileThatLives) {
+  static int number = 1;  // of this process; the forked owner has its own
+  const auto address = reinterpret_cast<std::uintptr_t>(&number);
+  Owner owner;
+  number = 2;
+  std::shared_ptr<PeerArena> peer;
+  ASSERT_TRUE(attach(owner.address(), soon(), peer).ok());
+  EXPECT_TRUE(peer->memory_readable());
+  int got = 0;
+  auto* to = reinterpret_cast<std::byte*>(&got);
+  EXPECT_EQ(peer->read_memory(to, address, sizeof(got)), 0);
+  EXPECT_EQ(got, 1);
+  EXPECT_EQ(peer->read_memory(to, 1, sizeof(got)), EFAULT);
+  owner.kill();
+  while (!peer->dead()) std::this_thread::yield();
+  EXPECT_EQ(peer->read_memory(to, address, sizeof(got)), ESRCH);
+  EXPECT_FALSE(peer->memory_readable());
 }
 
 TEST(PeerArenaProcess, RefusesAWrongSecretAndGoesOnServingOthers) {

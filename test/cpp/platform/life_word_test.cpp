@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <thread>
 
@@ -44,12 +45,19 @@ class LifeWordTest : public testing::Test {
 TEST_F(LifeWordTest, IsNeitherAdoptedNorDeadAtFirst) {
   EXPECT_FALSE(word().adopted());
   EXPECT_FALSE(word().dead());
+  EXPECT_EQ(word().owner(), 0);
 }
 
 TEST_F(LifeWordTest, DiesWithAThreadThatReturns) {
   bool alive_inside = false;
-  std::thread([&] { alive_inside = word().adopt() && word().adopted() && !word().dead(); }).join();
+  int owner = 0;
+  std::thread([&] {
+    alive_inside = word().adopt() && word().adopted() && !word().dead();
+    owner = word().owner() - ::gettid();
+  }).join();
   EXPECT_TRUE(alive_inside);
+  EXPECT_EQ(owner, 0);
+  EXPECT_EQ(word().owner(), 0);
   EXPECT_TRUE(word().dead());
   EXPECT_TRUE(word().adopted());
 }

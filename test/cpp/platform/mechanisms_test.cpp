@@ -24,8 +24,8 @@ TEST(Mechanisms, AreNamedOnceAndExplained) {
     EXPECT_TRUE(names.insert(mechanism.name).second) << mechanism.name;
     EXPECT_FALSE(mechanism.detail.empty()) << mechanism.name;
   }
-  for (const char* name :
-       {"shared memory", "sealed memory", "descriptor passing", "shared futex", "membarrier", "life word"}) {
+  for (const char* name : {"shared memory", "sealed memory", "descriptor passing", "shared futex", "membarrier",
+                           "process memory", "life word"}) {
     EXPECT_TRUE(names.contains(name)) << name;
   }
 }
@@ -41,12 +41,13 @@ TEST(Mechanisms, WithoutWhichNothingRunsWorkHere) {
 
 TEST(MechanismsDeathTest, SayWhatIsSwitchedOff) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  ::setenv("CUSTOMCCL_DISABLE", "memfd,membarrier", 1);
+  ::setenv("CUSTOMCCL_DISABLE", "memfd,membarrier,process_vm_readv", 1);
   EXPECT_EXIT(
       {
         const auto all = probe_mechanisms();
         const bool said = find(all, "shared memory")->detail.find("memfd_create: ") != std::string::npos &&
-                          !find(all, "sealed memory")->works && !find(all, "membarrier")->works;
+                          !find(all, "sealed memory")->works && !find(all, "membarrier")->works &&
+                          !find(all, "process memory")->works;
         ::_exit(said ? 0 : 1);
       },
       testing::ExitedWithCode(0), "");

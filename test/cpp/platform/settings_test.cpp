@@ -4,7 +4,9 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <limits>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "platform/settings_reader.h"
@@ -35,6 +37,7 @@ TEST(Settings, HaveTheirDefaultsInAnEmptyEnvironment) {
   EXPECT_EQ(s.yield, microseconds(1000));
   EXPECT_TRUE(s.progress_thread);
   EXPECT_EQ(s.store_policy, "auto");
+  EXPECT_EQ(s.read_peers, std::nullopt);
   EXPECT_EQ(s.isa, "auto");
   EXPECT_EQ(s.log, "warning");
   EXPECT_EQ(s.disable, "");
@@ -50,6 +53,7 @@ TEST(Settings, EachTakesAValueOfItsType) {
                                         {"CUSTOMCCL_YIELD_US", "7"},
                                         {"CUSTOMCCL_PROGRESS_THREAD", "0"},
                                         {"CUSTOMCCL_STORE_POLICY", "streaming"},
+                                        {"CUSTOMCCL_READ_PEERS", "64K"},
                                         {"CUSTOMCCL_ISA", "avx2"},
                                         {"CUSTOMCCL_LOG", "debug"},
                                         {"CUSTOMCCL_DISABLE", "membarrier,memfd"}});
@@ -64,9 +68,15 @@ TEST(Settings, EachTakesAValueOfItsType) {
   EXPECT_EQ(s.yield, microseconds(7));
   EXPECT_FALSE(s.progress_thread);
   EXPECT_EQ(s.store_policy, "streaming");
+  EXPECT_EQ(s.read_peers, std::size_t{64} << 10);
   EXPECT_EQ(s.isa, "avx2");
   EXPECT_EQ(s.log, "debug");
   EXPECT_EQ(s.disable, "membarrier,memfd");
+}
+
+TEST(Settings, PeersAreReadNeverWhereThatIsOff) {
+  EXPECT_EQ(read({{"CUSTOMCCL_READ_PEERS", "off"}}).settings.read_peers, std::numeric_limits<std::size_t>::max());
+  EXPECT_EQ(read({{"CUSTOMCCL_READ_PEERS", "auto"}}).settings.read_peers, std::nullopt);
 }
 
 class BadSetting : public testing::TestWithParam<std::pair<const char*, const char*>> {};
@@ -89,6 +99,7 @@ INSTANTIATE_TEST_SUITE_P(
                     std::pair("CUSTOMCCL_SPIN_US", "50us"), std::pair("CUSTOMCCL_SPIN_US", "-5"),
                     std::pair("CUSTOMCCL_YIELD_US", "99999999999"), std::pair("CUSTOMCCL_PROGRESS_THREAD", "yes"),
                     std::pair("CUSTOMCCL_STORE_POLICY", "Plain"), std::pair("CUSTOMCCL_STORE_POLICY", "auto,plain"),
+                    std::pair("CUSTOMCCL_READ_PEERS", "on"), std::pair("CUSTOMCCL_READ_PEERS", "0"),
                     std::pair("CUSTOMCCL_ISA", "sse"), std::pair("CUSTOMCCL_LOG", "loud"),
                     std::pair("CUSTOMCCL_DISABLE", "mem"), std::pair("CUSTOMCCL_DISABLE", "memfd;membarrier")));
 
@@ -101,8 +112,8 @@ TEST(Settings, TableHasOneDocumentedRowPerVariable) {
     EXPECT_EQ(row.value, row.variable == "CUSTOMCCL_SPIN_US" ? "9" : row.default_value);
     names.insert(row.variable);
   }
-  EXPECT_EQ(names.size(), 12U);
-  EXPECT_EQ(describe_settings().size(), 12U);
+  EXPECT_EQ(names.size(), 13U);
+  EXPECT_EQ(describe_settings().size(), 13U);
 }
 
 TEST(Settings, ListsHoldWholeWordsOnly) {

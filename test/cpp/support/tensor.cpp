@@ -56,6 +56,17 @@ Tensor::Tensor(DType dtype, std::size_t count, Shape shape) : element_(size_of(d
   view_ = {memory_.data() + origin_, layout_.get(), before, count};
 }
 
+std::shared_ptr<Tensor> Tensor::part(std::size_t first, std::size_t count) const {
+  std::shared_ptr<Tensor> part(new Tensor);
+  part->is_part_ = true;
+  part->element_ = element_;
+  part->owner_ = owner_;
+  part->memory_ = memory_;
+  part->origin_ = origin_;
+  part->view_ = view_.part(first, count);
+  return part;
+}
+
 std::size_t Tensor::offset_of(std::size_t index) const {
   std::size_t left = view_.begin + index;
   if (layout_ == nullptr) return origin_ + left * element_;
@@ -93,6 +104,7 @@ std::vector<std::byte> Tensor::read() const {
 }
 
 bool Tensor::poison_intact() const {
+  if (is_part_) return true;
   std::vector<std::byte> rest(memory_.begin(), memory_.end());
   if (layout_ == nullptr && count() != 0) {
     std::memset(rest.data() + offset_of(0), static_cast<int>(kPoison), count() * element_);

@@ -27,20 +27,24 @@ inline constexpr int kShapes = 5;
 class Tensor {
  public:
   Tensor(DType dtype, std::size_t count, Shape shape);
+  // Elements [first, first + count) of this one, which lies consecutively.
+  std::shared_ptr<Tensor> part(std::size_t first, std::size_t count) const;
 
   const View& view() const { return view_; }
   std::size_t count() const { return view_.count; }
   void write(std::span<const std::byte> elements);
   std::vector<std::byte> read() const;
-  // Nothing but the elements was written.
+  // Nothing but the elements was written. Of a part: ask the whole.
   bool poison_intact() const;
 
   static constexpr std::byte kPoison{0x5b};
 
  private:
+  Tensor() = default;
   std::size_t offset_of(std::size_t index) const;  // bytes from the beginning of the memory
 
-  std::size_t element_;
+  bool is_part_ = false;
+  std::size_t element_ = 1;
   std::unique_ptr<Layout> layout_;
   std::shared_ptr<std::byte> owner_;
   std::span<std::byte> memory_;

@@ -57,8 +57,8 @@ std::size_t count_entries(Op op, int size) {
 std::string Trial::describe() const {
   std::ostringstream text;
   text << name(op) << " n=" << size << ' ' << name(dtype) << ' ' << name(reduce_op) << " root " << root
-       << (in_place ? " in place" : "") << " shapes " << static_cast<int>(input_shape) << static_cast<int>(output_shape)
-       << " seed " << seed << " counts";
+       << (in_place ? " in place" : "") << (joined ? " joined" : "") << " shapes " << static_cast<int>(input_shape)
+       << static_cast<int>(output_shape) << " seed " << seed << " counts";
   for (const std::size_t count : counts) text << ' ' << count;
   return text.str();
 }
@@ -87,6 +87,7 @@ Trial random_trial(Dice& dice, int size, std::size_t most_bytes) {
     trial.counts.push_back(even && i > 0 ? trial.counts[0] : count);
   }
   trial.in_place = dice.one_in(3);
+  trial.joined = dice.one_in(2);
   if (trial.op == Op::kAllToAll && trial.in_place) make_symmetric(trial);
   trial.input_shape = static_cast<Shape>(dice.one_in(2) ? 0 : dice.below(kShapes));
   trial.output_shape = static_cast<Shape>(dice.one_in(2) ? 0 : dice.below(kShapes));
@@ -133,9 +134,19 @@ void Part::make_inputs() {
   const bool root_only = trial_.op == Op::kBroadcast || trial_.op == Op::kScatter;
   if (trial_.op == Op::kBarrier || (root_only && rank_ != trial_.root)) return;
   const int blocks = has_block_per_peer(trial_.op) ? trial_.size : 1;
+  const auto count_for = [&](int to) { return count_between(rank_, blocks == 1 ? rank_ : to); };
+  const bool consecutive = trial_.input_shape == Shape::kPlain || trial_.input_shape == Shape::kShared;
+  if (trial_.joined && blocks > 1 && consecutive) {
+    std::size_t total = 0;
+    for (int to = 0; to < blocks; ++to) total += count_for(to);
+    whole_input_ = std::make_shared<Tensor>(trial_.dtype, total, trial_.input_shape);
+  }
+  std::size_t before = 0;
   for (int to = 0; to < blocks; ++to) {
-    const std::size_t count = count_between(rank_, blocks == 1 ? rank_ : to);
-    auto tensor = std::make_shared<Tensor>(trial_.dtype, count, trial_.input_shape);
+    const std::size_t count = count_for(to);
+    auto tensor = whole_input_ != nullptr ? whole_input_->part(before, count)
+                                          : std::make_shared<Tensor>(trial_.dtype, count, trial_.input_shape);
+    before += count;
     tensor->write(Pattern(trial_.dtype, source_of(rank_, to), count).take(count));
     inputs_.push_back(std::move(tensor));
   }
@@ -203,6 +214,7 @@ std::string Part::verify() const {
     if (before.first_difference(inputs_[i]->read()) >= 0) return "input " + std::to_string(i) + " was changed";
     if (!inputs_[i]->poison_intact()) return "memory around input " + std::to_string(i) + " was written";
   }
+  if (whole_input_ != nullptr && !whole_input_->poison_intact()) return "memory around the inputs was written";
   return "";
 }
 

@@ -26,6 +26,7 @@ struct Trial {
   // other than the root too. all_to_all: [from * size + to].
   std::vector<std::size_t> counts;
   bool in_place = false;
+  bool joined = false;  // a rank's blocks for its peers lie one after the other, where their shape is plain or shared
   Shape input_shape = Shape::kPlain;
   Shape output_shape = Shape::kPlain;
   std::uint64_t seed = 0;  // makes the values
@@ -64,6 +65,7 @@ class Part final : public Checked {
 
   Trial trial_;
   int rank_;
+  std::shared_ptr<Tensor> whole_input_;  // of which the inputs are parts, where they are joined
   std::vector<std::shared_ptr<Tensor>> inputs_;
   std::vector<std::shared_ptr<Tensor>> outputs_;
   std::vector<View> input_views_;

@@ -1,13 +1,17 @@
-"""A rank that writes its staging by another kind of store than its neighbours: what ranks choose need not agree."""
+"""A rank with another setting than its neighbours: what ranks choose by themselves need not agree.
+
+different_settings.py NAME=VALUE,VALUE   the value of even ranks, then that of odd ones
+"""
 
 import os
 import random
-
-os.environ["CUSTOMCCL_STORE_POLICY"] = ("plain", "streaming")[int(os.environ["RANK"]) % 2]
+import sys
 
 import torch
 import torch.distributed as dist
 
+name, values = sys.argv[1].split("=")
+os.environ[name] = values.split(",")[int(os.environ["RANK"]) % 2]
 dist.init_process_group(os.environ["TEST_BACKEND"])
 rank, size = dist.get_rank(), dist.get_world_size()
 dice = random.Random(7)  # the same on all ranks
