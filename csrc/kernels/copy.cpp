@@ -22,6 +22,10 @@ constexpr std::size_t kLong = 64 << 10;
 // Bytes from dst to where a line begins.
 std::size_t before_line(const std::byte* dst) { return -reinterpret_cast<std::uintptr_t>(dst) % kLine; }
 
+// Across a mesh, lines so far ahead come to be written meanwhile: peers' caches hold them where this is staging. (docs/measured-decisions.md)
+constexpr std::size_t kAhead = 512;
+constexpr std::size_t kWorthFetching = 8 << 10;
+
 // Plain stores by registers, where memcpy would use string instructions. Those crawl where the target does not begin a line, and
 // where a line comes from another core's cache (docs/measured-decisions.md). At least a line.
 [[gnu::target("avx2")]] void copy_by_registers(std::byte* dst, const std::byte* src, std::size_t bytes, Origin origin) {
@@ -31,9 +35,14 @@ std::size_t before_line(const std::byte* dst) { return -reinterpret_cast<std::ui
   dst += head;
   src += head;
   bytes -= head;
+  const bool fetch = bytes >= kWorthFetching && cores_on_mesh();
   std::size_t at = 0, end = 0;
   for (Runs runs(bytes, origin, kRunStep); runs.next(at, end);) {
     for (; at + kStep <= end; at += kStep) {
+      if (fetch) {
+        fetch_to_write(dst + at + kAhead);
+        fetch_to_write(dst + at + kAhead + kLine);
+      }
       const __m256i* from = reinterpret_cast<const __m256i*>(src + at);
       __m256i* to = reinterpret_cast<__m256i*>(dst + at);
       const __m256i a = _mm256_loadu_si256(from);
