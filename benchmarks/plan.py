@@ -17,6 +17,8 @@ OWN = "own"  # the style of own_calls.py
 OWN_CALLS = ("message", "group_ready", "commit", "communicator")
 C_STYLE = "c"
 C_SIZES = (8, 4 * KIB, 64 * KIB, MIB, 16 * MIB, 64 * MIB)
+DDP_WIDTH, DDP_LAYERS = 2048, 6  # the net of the step of DistributedDataParallel
+DDP_BYTES = 4 * DDP_LAYERS * DDP_WIDTH * (DDP_WIDTH + 1)  # of its gradients
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from benchmarks.plan import DDP_LAYERS, DDP_WIDTH
+
 Step = Callable[[], object]
 
 
@@ -39,8 +41,9 @@ def _train(net: nn.Module, x: Tensor) -> Step:
 def ddp_step(group: Any) -> Step:
     """25 million parameters, as a ResNet-50 has, 100 MB of gradients in torch's buckets of 25 MiB."""
     # init_sync: a backend that does nothing cannot compare shapes; all ranks start from one seed anyway.
-    net = nn.parallel.DistributedDataParallel(_net(2048, 6), process_group=group, init_sync=False)
-    return _train(net, torch.randn(16, 2048))
+    net = _net(DDP_WIDTH, DDP_LAYERS)
+    parallel = nn.parallel.DistributedDataParallel(net, process_group=group, init_sync=False)
+    return _train(parallel, torch.randn(16, DDP_WIDTH))
 
 
 def fsdp2_step(group: Any) -> Step:

@@ -8,6 +8,8 @@ from benchmarks.peers import EXCHANGE, FLOOR
 from benchmarks.report import tables, words
 from benchmarks.results import Line, Results
 
+HANDING_OVER = "handing the data over"
+
 
 @dataclass(frozen=True)
 class Bound:
@@ -45,8 +47,8 @@ def _moving(results: Results, line: Line, staged: bool) -> Bound | None:
     if not staged:
         what = "memcpy of what a rank must read and write that writes no other rank's memory"
         return None if copying is None else Bound(copying * _read_in_place(line.ranks), what)
-    crossing = _handed_over(results, line) if line.operation == "all_reduce" else None
-    ways = ((copying, "memcpy"), (crossing, "handing the data over in shared memory"))
+    crossing = handed_over(results, line.operation, line.ranks, line.size)
+    ways = ((copying, "memcpy"), (crossing, HANDING_OVER))
     known = [Bound(seconds, what) for seconds, what in ways if seconds is not None]
     return max(known, key=lambda bound: bound.seconds, default=None)
 
@@ -59,17 +61,34 @@ def _read_in_place(ranks: int) -> float:
     return (ranks + 1 + 2 * (ranks - 1)) / (2 * ranks)
 
 
-def _handed_over(results: Results, line: Line) -> float | None:
-    """Seconds of an all_reduce of S bytes; None where no tensor as small was measured.
+def _given(operation: str, ranks: int) -> float:
+    """The share of S that a rank hands to others: of all_reduce its part of their slices, and its own slice reduced."""
+    return {"all_reduce": 1.0, "all_gather": 1 / ranks}.get(operation, (ranks - 1) / ranks)
 
-    A rank hands over at least S: its part of every other rank's slice, and its own slice when that is reduced.
-    It takes 2 S (n - 1) / n: everybody's part of its slice, and all other slices. At the rate of the largest tensor
-    that was measured before or after the run and is no larger; ranks that share a processor take turns.
+
+def _taken(operation: str, ranks: int) -> float:
+    """And takes from others: of all_reduce their parts of its slice, and their slices reduced."""
+    return (2 if operation == "all_reduce" else 1) * (ranks - 1) / ranks
+
+
+def handed_over(results: Results, operation: str, ranks: int, size: int) -> float | None:
+    """Seconds in which what must cross crosses, in an operation in which every rank has something for every other one.
+
+    None for others, and where no tensor as small was measured. Through shared memory, or read by the kernel in the
+    other's memory, whichever is faster, at the rate of the largest tensor that was measured before or after the run and
+    is no larger; ranks that share a processor take turns. (all_gather and all_to_all also copy a rank's own block; that
+    is left out.)
     """
-    outward = 2 * (line.ranks - 1) / line.ranks
+    if operation not in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all"):
+        return None
+    given, taken = _given(operation, ranks), _taken(operation, ranks)
     found = [tensor for moment in ("before", "after") for tensor in results.values[moment].get("handover", [])]
-    nearest = max((tensor["bytes"] for tensor in found if tensor["bytes"] <= line.size), default=0)
-    fitting = [tensor for tensor in found if tensor["bytes"] == nearest]
-    costs = [(tensor["in_ns"] + outward * tensor["out_ns"]) / tensor["bytes"] for tensor in fitting]
-    turns = max(1.0, line.ranks / results.cores)
-    return min(costs) * line.size * turns * 1e-9 if costs else None
+    nearest = max((tensor["bytes"] for tensor in found if tensor["bytes"] <= given * size), default=0)
+    costs = []
+    for tensor in found:
+        if tensor["bytes"] != nearest:
+            continue
+        costs.append((given * tensor["in_ns"] + taken * tensor["out_ns"]) / nearest)
+        if tensor.get("pull_ns"):
+            costs.append(taken * tensor["pull_ns"] / nearest)
+    return min(costs) * size * max(1.0, ranks / results.cores) * 1e-9 if costs else None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from benchmarks import intervals
 from benchmarks.intervals import Interval
 from benchmarks.peers import FLOOR, OURS, OURS_IN_C, OURS_SHARED, OURS_WIDE
-from benchmarks.plan import OWN, STEP
+from benchmarks.plan import DDP_BYTES, OWN, STEP
 from benchmarks.report import bounds, tables, words
 from benchmarks.results import Line, Results
 
@@ -104,11 +104,15 @@ def _judged(text: str, measured: Interval, error: float, reached: Callable[[floa
 
 
 def _every(
-    lines: Iterator[Line], peers_of: Callable[[Line], list[str]], good: Callable[[Line, str], bool], surely: float
+    lines: Iterator[Line],
+    peers_of: Callable[[Line], list[str]],
+    good: Callable[[Line, str], bool],
+    surely: float,
+    bound: Callable[[Line, str], str] = lambda line, peer: "",
 ) -> Verdict:
     """All lines against all their peers: how many are good, and which are not. A noisy cell counts only if ours is
-    `surely` times faster whatever the noise."""
-    bad, count, noisy = [], 0, 0
+    `surely` times faster whatever the noise. `bound`: why no backend could make a cell good, or nothing."""
+    bad, count, noisy, forbidden = [], 0, 0, True
     for line in lines:
         for peer in peers_of(line):
             if (slack := line.slack(OURS, peer)) > 1:
@@ -120,11 +124,13 @@ def _every(
             if not good(line, peer):
                 ratio = intervals.paired_ratio(line.samples(peer), line.samples(OURS))
                 size = f" {words.size(line.size)}" if line.size else ""
-                bad.append(f"{line.operation}{size} {words.three(ratio.median)}x {peer}")
+                why = bound(line, peer)
+                forbidden = forbidden and why != ""
+                bad.append(f"{line.operation}{size} {words.three(ratio.median)}x {peer}{why}")
     if count == 0:
         return TOO_NOISY if noisy else NOT_MEASURED
     text = f"{count - len(bad)} of {count} cells" + (f" ({noisy} too noisy)" if noisy else "")
-    return Verdict(text + (": not " + ", ".join(bad) if bad else ""), not bad)
+    return Verdict(text + (": not " + ", ".join(bad) if bad else ""), not bad, forbidden=bool(bad) and forbidden)
 
 
 def _only(peer: str) -> Callable[[Line], list[str]]:
@@ -175,9 +181,15 @@ def gloo_or_ceiling(operation: str) -> Check:
             share = tables.share_of_ceiling(results, line, _median(line)) or 0.0
             return share >= 0.7 or intervals.paired_ratio(line.samples(peer), line.samples(OURS)).median >= 5
 
+        def bound(line: Line, peer: str) -> str:
+            """Where neither could be had."""
+            ideal, least = tables.copying_alone(results, line), bounds.least(results, line)
+            wanted = max(_median(line, peer) / 5, (ideal or 0.0) / 0.7)
+            return "" if least is None or least.seconds <= wanted else f" (wanted {words.time(wanted)}, {least})"
+
         lines = results.lines(style="dist", ranks=2, operation=operation, dtype="float32")
         large = (line for line in lines if line.size >= 64 * KIB)
-        return _every(large, _only("gloo"), good, 5)
+        return _every(large, _only("gloo"), good, 5, bound)
 
     return check
 
@@ -281,7 +293,12 @@ def communication(factor: float) -> Check:
         # A step cannot be faster than one that communicates nothing, by more than is to be shown.
         if -ours > gloo / factor:
             return TOO_NOISY
-        text = f"{words.time(ours)}; gloo {words.time(gloo)}"
-        return Verdict(text, ours <= 0 or gloo / ours >= factor)
+        verdict = Verdict(f"{words.time(ours)}; gloo {words.time(gloo)}", ours <= 0 or gloo / ours >= factor)
+        # Ranks that have a processor each at most: while it copies, it computes nothing.
+        least = bounds.handed_over(results, "all_reduce", line.ranks, DDP_BYTES)
+        if verdict.met or line.ranks < results.cores or least is None or least <= gloo / factor:
+            return verdict
+        bound = bounds.Bound(least, bounds.HANDING_OVER)
+        return Verdict(f"{verdict.measured}; wanted {words.time(gloo / factor)}, {bound}", False, forbidden=True)
 
     return check

@@ -129,10 +129,33 @@ def test_a_target_below_handing_the_data_over_is_out_of_reach() -> None:
     run.values["before"] = {**run.values["before"], "handover": [{"bytes": 1 << 15, "in_ns": 900, "out_ns": 850}]}
     rows = {(what, target): rest for what, target, *rest in aims.rows(run)}
     told, judged = rows["`dist.all_reduce` 64 KiB", "45x gloo"]
-    assert told.endswith(
-        "a backend that only exchanges flags and handing the data over in shared memory alone: 8.00 us"
-    )
+    assert told.endswith("a backend that only exchanges flags and handing the data over alone: 8.00 us")
     assert judged == "out of reach"
+
+
+def test_handing_over_is_as_fast_as_the_faster_of_shared_memory_and_the_kernel() -> None:
+    peers = {OURS: peer(800.0), "gloo": peer(1000.0), FLOOR: peer(3.0)}
+    run = made_up([cell("all_to_all", 2 << 20, peers)])
+    target = "`dist` all_to_all, 64 KiB to 64 MiB"
+    verdicts = []
+    for pulled in (0, 300_000, 100_000):
+        tensor = {"bytes": 1 << 20, "in_ns": 200_000, "out_ns": 200_000, "pull_ns": pulled}
+        run.values["before"] = {**run.values["before"], "handover": [tensor]}
+        verdicts.append(next(rest for what, _, *rest in aims.rows(run) if what == target))
+    told = "0 of 1 cells: not all_to_all 2 MiB 1.25x gloo"
+    assert verdicts[0] == [f"{told} (wanted 300 us, the floor and handing the data over alone: 403 us)", "out of reach"]
+    assert verdicts[1] == [f"{told} (wanted 300 us, the floor and handing the data over alone: 303 us)", "out of reach"]
+    assert verdicts[2] == [told, "**missed**"]
+
+
+@pytest.mark.parametrize("rate, verdict", [(100, "**missed**"), (300, "out of reach")])
+def test_a_training_step_is_bound_by_handing_its_gradients_over(rate: int, verdict: str) -> None:
+    step = cell("ddp_step", 0, {OURS: peer(150e3), "gloo": peer(200e3), FLOOR: peer(100e3)}, style="step")
+    run = made_up([step])
+    tensor = {"bytes": 1 << 20, "in_ns": rate << 10, "out_ns": 0, "pull_ns": 0}
+    run.values["before"] = {**run.values["before"], "handover": [tensor]}
+    rows = {what: rest for what, _, *rest in aims.rows(run)}
+    assert rows["DDP step: communication"][-1] == verdict
 
 
 def test_the_c_level_is_bound_by_what_handing_over_a_tensor_of_its_size_takes() -> None:
@@ -143,7 +166,7 @@ def test_the_c_level_is_bound_by_what_handing_over_a_tensor_of_its_size_takes() 
     rows = {(what, target): rest for what, target, *rest in aims.rows(run)}
     told, judged = rows["C level, all_reduce 16 MiB", "2.5x the best MPI"]
     assert told.startswith("MPICH 1.50x")
-    assert told.endswith("wanted 1.20 ms, handing the data over in shared memory alone: 1.80 ms")
+    assert told.endswith("wanted 1.20 ms, handing the data over alone: 1.80 ms")
     assert judged == "out of reach"
 
 
