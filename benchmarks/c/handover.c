@@ -4,7 +4,7 @@
  *
  * handover SECONDS A B BYTES...   prints a JSON list of {"bytes", "in_ns", "out_ns", "pull_ns"}: medians of the slower process, of the
  * fastest way to do it: pieces of 16 KiB to 1 MiB; always in the same place, or moving on through a window of 1 or 2 MiB; plain
- * stores, or non-temporal ones, read in one run or at four places in turn. pull_ns: without shared memory, each has the kernel copy
+ * stores, or non-temporal ones; the own memory and the shared one read in one run or at four places in turn. pull_ns: without shared memory, each has the kernel copy
  * the other's tensor (process_vm_readv(2)), whole or in pieces of 1 MiB; 0 where it must not. Waiting for the other does not count.
  */
 #define _GNU_SOURCE
@@ -21,13 +21,17 @@
 #include "streaming.h"
 #include "sync.h"
 
-enum { kMost = 4001, kLeast = 5, kLargestPiece = 1 << 20, kLargestWindow = 2 << 20, kSpins = 20000, kMostWays = 36 };
+enum { kMost = 4001, kLeast = 5, kLargestPiece = 1 << 20, kLargestWindow = 2 << 20, kSpins = 20000, kMostWays = 60 };
 
 typedef void (*copying)(char*, const char*, size_t);
 
 static const struct {
   copying put, take;
-} kKinds[] = {{copy_plain, copy_plain}, {copy_streaming, copy_plain}, {copy_streaming, copy_in_rows}};
+} kKinds[] = {{copy_plain, copy_plain},
+              {copy_plain, copy_in_rows},
+              {copy_in_rows, copy_in_rows},
+              {copy_streaming, copy_plain},
+              {copy_streaming, copy_in_rows}};
 enum { kKindCount = sizeof kKinds / sizeof *kKinds };
 
 struct way {

@@ -33,18 +33,18 @@ void visit_runs(std::span<const View> views, std::size_t element, std::uint64_t 
 }
 
 inline void pack_runs(std::byte* dst, std::span<const View> views, std::size_t element, std::uint64_t first,
-                      std::size_t bytes, Store store = Store::kPlain) {
+                      std::size_t bytes, Store store = Store::kPlain, Origin origin = Origin::kCache) {
   visit_runs(views, element, first, bytes, [&](const View& view, std::size_t from, std::size_t count) {
-    pack(dst, view, from, count, element, store);
+    pack(dst, view, from, count, element, store, origin);
     dst += count * element;
   });
 }
 
 // From what a peer has put down.
 inline void unpack_runs(std::span<const View> views, std::size_t element, std::uint64_t first, const std::byte* src,
-                        std::size_t bytes) {
+                        std::size_t bytes, Store store) {
   visit_runs(views, element, first, bytes, [&](const View& view, std::size_t from, std::size_t count) {
-    unpack(view, from, count, src, element, Store::kPlain, Origin::kPeer);
+    unpack(view, from, count, src, element, store, Origin::kPeer);
     src += count * element;
   });
 }

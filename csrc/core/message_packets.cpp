@@ -5,10 +5,18 @@
 #include "core/byte_runs.h"
 #include "core/communicator.h"
 #include "core/message_lane.h"
+#include "platform/cpu.h"
 
 // What a message lane puts into the rings and takes out of them.
 
 namespace customccl {
+
+namespace {
+
+// Where both ranks send and receive so much, as most do in turns, their tensors will not be found in the last-level cache.
+bool beyond_caches(std::uint64_t message) { return 4 * message >= last_level_cache(); }
+
+}  // namespace
 
 // Tells the sender of a large message that its data may come.
 void MessageLane::answer(Task& recv, const Message& message, Finished& finished) {
@@ -156,7 +164,9 @@ bool MessageLane::place(int from, Incoming& incoming, std::uint32_t bytes, const
 
 bool MessageLane::put(Incoming& incoming, std::uint32_t bytes, const std::byte* payload) {
   const Call& call = *incoming.call;
-  unpack_runs(call.outputs, size_of(call.dtype), incoming.received, payload, bytes);
+  // What is written around the caches is not read first.
+  const Store store = beyond_caches(incoming.expected) ? Store::kStreaming : Store::kPlain;
+  unpack_runs(call.outputs, size_of(call.dtype), incoming.received, payload, bytes, store);
   incoming.received += bytes;
   return incoming.received == incoming.expected;
 }
@@ -210,7 +220,8 @@ bool MessageLane::flush_one(int to, Outgoing& outgoing, bool& done) {
   if (header.bytes != 0) {
     const bool begins = header.kind == PacketHeader::Kind::kEager || outgoing.sent == head_bytes(*outgoing.call);
     if (streams && begins) outgoing.store = port_->begin_data(to, header.total - outgoing.sent);
-    pack_runs(room, outgoing.call->inputs, size_of(header.dtype), outgoing.sent, header.bytes, outgoing.store);
+    pack_runs(room, outgoing.call->inputs, size_of(header.dtype), outgoing.sent, header.bytes, outgoing.store,
+              beyond_caches(header.total) ? Origin::kMemory : Origin::kCache);
   }
   port_->send(to, header);
   if (header.kind == PacketHeader::Kind::kRequest) peer(to).asked.emplace(header.detail, outgoing.task);

@@ -32,11 +32,9 @@ struct Operation {
   std::size_t staged_bytes = 0;        // what this rank stages in all, for the store policy
   Store store = Store::kPlain;         // into staging
   Store output_store = Store::kPlain;  // into outputs that are only moved, not reduced
-  bool reads_shown = false;            // some rank shows its tensors: one phase more, in which nothing is done
-  bool measured = false;               // the store policy learns from this one
-
-  // Where the inputs lie that are only moved: outputs are written around the caches where no tensor will be found in them.
-  Origin input_origin() const { return origin_of(output_store); }
+  Origin input_origin = Origin::kCache;
+  bool reads_shown = false;  // some rank shows its tensors: one phase more, in which nothing is done
+  bool measured = false;     // the store policy learns from this one
 };
 
 }  // namespace customccl

@@ -43,10 +43,10 @@ inline bool scaled(const Call& call) { return call.reduce_op == ReduceOp::kPremu
 inline bool ready(const Call& call, const View& view) { return view.contiguous() && !scaled(call); }
 
 // Copies elements [first, first + count) of an input to consecutive memory at dst, times the factor for PREMUL_SUM.
-inline void stage(std::byte* dst, const Call& call, const View& view, std::size_t first, std::size_t count,
-                  Store store) {
+inline void stage(std::byte* dst, const Call& call, const View& view, std::size_t first, std::size_t count, Store store,
+                  Origin origin = Origin::kCache) {
   const std::size_t element = size_of(call.dtype);
-  if (!scaled(call)) return pack(dst, view, first, count, element, store);
+  if (!scaled(call)) return pack(dst, view, first, count, element, store, origin);
   if (view.contiguous()) return scale(dst, view.at(first, element), count, call.dtype, call.factor);
   pack(dst, view, first, count, element, Store::kPlain);
   scale(dst, dst, count, call.dtype, call.factor);

@@ -94,8 +94,9 @@ std::vector<CpuSet> cache_domains_below(const std::string& root, const CpuSet& w
 std::size_t last_level_cache_below(const std::string& root, const CpuSet& wanted) {
   std::size_t first = 0;
   while (first < wanted.size() && !wanted[first]) ++first;
-  const std::size_t bytes = highest_cache(root, first).bytes;
-  return bytes != 0 ? bytes : std::size_t{32} << 20;
+  constexpr std::size_t kPerProcessor = 32 << 20;
+  const Cache cache = highest_cache(root, first);
+  return cache.bytes != 0 ? std::min(cache.bytes, kPerProcessor * cache.shared.count()) : kPerProcessor;
 }
 
 std::size_t last_level_cache() {

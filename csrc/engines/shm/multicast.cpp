@@ -44,7 +44,7 @@ std::size_t longest_block(const Call& call) {
 void copy_in(const Operation& op, std::size_t index, std::byte* target) {
   const View& block = op.call->inputs[0];
   const Range range = chunk_of(block.count, op.chunk, index);
-  pack(target, block, range.first, range.count, size_of(op.call->dtype), op.store, op.input_origin());
+  pack(target, block, range.first, range.count, size_of(op.call->dtype), op.store, op.input_origin);
 }
 
 // staged_by(member): the member's chunk `index`, as it staged it.
@@ -59,7 +59,7 @@ void copy_out(const Context& context, const Operation& op, std::size_t index, St
     const Range range = chunk_of(output.count, op.chunk, index);
     if (sender == context.rank()) {
       move_elements(call, context.scratch, call.inputs[0], output, range.first, range.count, op.output_store,
-                    op.input_origin());
+                    op.input_origin);
     } else {
       const Staged from = staged_by(sender);
       take(context, output, range.first, range.count, from, size_of(call.dtype), op.output_store);

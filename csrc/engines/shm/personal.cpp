@@ -123,7 +123,7 @@ void copy_in(const Context& context, Operation& op, std::uint32_t phase) {
     std::byte* base = outgoing.in_line ? context.members.own_line(op.first_turn).payload
                                        : context.staging.own_slot(op.first_turn + phase, outgoing.room, op.store);
     if (range.count == 0) continue;
-    pack(base + outgoing.place, block, range.first, range.count, size_of(call.dtype), op.store, op.input_origin());
+    pack(base + outgoing.place, block, range.first, range.count, size_of(call.dtype), op.store, op.input_origin);
   }
 }
 
@@ -161,7 +161,7 @@ void move_own(const Context& context, const Operation& op, std::uint32_t phase) 
   const Range range = chunk_of(count, part, phase - 1);
   if (range.count == 0) return;
   move_elements(call, context.scratch, input_for(call, context.rank()), output_from(call, context.rank()), range.first,
-                range.count, op.output_store, op.input_origin());
+                range.count, op.output_store, op.input_origin);
 }
 
 [[gnu::hot]] void run(const Context& context, Operation& op, std::uint32_t phase) {

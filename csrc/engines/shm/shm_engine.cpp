@@ -32,11 +32,10 @@ bool only_sends(const Call& call, int rank) {
   }
 }
 
-// Tensors of all ranks that exceed the last-level cache will not be found there; outputs written around it are not read first.
-Store output_store(const Call& call, int size) {
-  if (info(call.op).reduces) return Store::kPlain;
+// Tensors of all ranks that exceed the last-level cache will not be found there.
+bool beyond_caches(const Call& call, int size) {
   const std::size_t bytes = (count_of(call.inputs) + count_of(call.outputs)) * size_of(call.dtype);
-  return bytes * static_cast<std::size_t>(size) >= last_level_cache() ? Store::kStreaming : Store::kPlain;
+  return bytes * static_cast<std::size_t>(size) >= last_level_cache();
 }
 
 }  // namespace
@@ -73,9 +72,14 @@ Step ShmEngine::start(Operation& op, Status& failure) {
 }
 
 Status ShmEngine::stage(Operation& op, Line& line) {
-  shown_.begin(*op.call, op.algorithm->shows);
+  const bool far = beyond_caches(*op.call, context_.size());
+  if (far) {
+    op.input_origin = Origin::kMemory;
+    // Around the caches: else what is written there is read first. What was reduced comes from what was read.
+    if (!info(op.call->op).reduces) op.output_store = Store::kStreaming;
+  }
+  shown_.begin(*op.call, op.algorithm->shows, !far);
   op.store = store_policy().choose(op.staged_bytes, teaches(op), op.measured);
-  op.output_store = output_store(*op.call, context_.size());
   if (Status status = staging_.ensure_own(); !status.ok()) return status;
   if (op.measured) {
     staging_.take_mapped();

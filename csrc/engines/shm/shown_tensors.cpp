@@ -89,7 +89,7 @@ bool read_in_process(Op op, std::size_t bytes, int size) {
 std::optional<Staged> ShownTensors::place_of(std::span<const View> views, const Call& call) const {
   const Extent run = run_of(views, size_of(call.dtype));
   const auto bytes = static_cast<std::size_t>(run.end - run.begin);
-  const bool read = read_in_process(call.op, bytes, members_.size()) && members_.memory_is_read();
+  const bool read = in_caches_ && read_in_process(call.op, bytes, members_.size()) && members_.memory_is_read();
   if (!read && bytes < 2 * members_.slot_bytes()) return std::nullopt;  // staging in the caches is as fast
   if (members_.arena_holds(run.begin, bytes)) return Staged{run.begin};
   if (!read || !can_be_read(run.begin, bytes)) return std::nullopt;

@@ -34,8 +34,9 @@ class ShownTensors {
   ShownTensors(Members& members, const PairCounts& pairs)
       : members_(members), pairs_(pairs), places_(static_cast<std::size_t>(members.size())) {}
 
-  // Before phase 0: which of its tensors this rank shows, of those that the algorithm's peers read.
-  void begin(const Call& call, Shows shows) {
+  // Before phase 0: which of its tensors this rank shows, of those that the algorithm's peers read. in_caches: all ranks' tensors fit in.
+  void begin(const Call& call, Shows shows, bool in_caches) {
+    in_caches_ = in_caches;
     if (shows != Shows::kNothing || shows_ != Shows::kNothing) look_at(call, shows);
   }
   // Writes it into the line of the operation's first turn.
@@ -83,6 +84,7 @@ class ShownTensors {
   const PairCounts& pairs_;
   std::vector<Place> places_;
   Shows shows_ = Shows::kNothing;
+  bool in_caches_ = true;
   bool any_ = false;
   bool all_ = false;
   // The first that could not be read, and why (an errno).

@@ -54,7 +54,8 @@ void copy_in(const Context& context, const Operation& op, std::size_t index, std
   if (context.shown.shows_input()) return;
   for (int step = 1; step < context.size(); ++step) {
     const Slice slice = slice_of(context, op, index, (context.rank() + step) % context.size());
-    stage(slot + slice.place, *op.call, op.call->inputs[0], slice.range.first, slice.range.count, op.store);
+    stage(slot + slice.place, *op.call, op.call->inputs[0], slice.range.first, slice.range.count, op.store,
+          op.input_origin);
   }
 }
 

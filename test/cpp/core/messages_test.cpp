@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "platform/cpu.h"
 #include "support/dice.h"
 #include "support/letter.h"
 #include "support/ranks.h"
@@ -35,6 +36,20 @@ TEST(Messages, OfEveryElementSizeArriveWholeInPiecesToo) {
       const Status status = group->run(letter.call());
       ASSERT_TRUE(status.ok()) << status.message();
       ASSERT_EQ(letter.verify(), "") << type.name;
+    }
+  });
+}
+
+// They are read and written around the caches (message_packets.cpp).
+TEST(Messages, ThatExceedTheLastLevelCacheArriveWhole) {
+  run_threads(2, [](const Rank& rank) {
+    const auto group = rank.join("g");
+    for (const Shape shape : {Shape::kPlain, Shape::kOffset, Shape::kGaps}) {
+      const Letter letter(rank.number() == 0 ? Op::kSend : Op::kRecv, DType::kInt32, last_level_cache() / 16 + 1237,
+                          shape, 11, 1 - rank.number(), 0);
+      const Status status = group->run(letter.call());
+      ASSERT_TRUE(status.ok()) << status.message();
+      ASSERT_EQ(letter.verify(), "");
     }
   });
 }

@@ -196,12 +196,13 @@ TEST(ManyRanks, GetRightResults) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Collectives, testing::Range(1, 9));
 
-// They are written around the caches (shm_engine.cpp).
-TEST(LargeOutputs, ThatExceedTheLastLevelCacheAreRight) {
+// They are read in rows, and written around the caches where they are only moved (shm_engine.cpp).
+TEST(LargeTensors, ThatExceedTheLastLevelCacheAreRight) {
   run_threads(2, [](const Rank& rank) {
     const auto group = rank.join("g");
-    for (const Op op : {Op::kAllGather, Op::kBroadcast, Op::kAllToAll}) {
-      const std::size_t block = last_level_cache() / (op == Op::kBroadcast ? 2 : 4);
+    for (const Op op : {Op::kAllGather, Op::kBroadcast, Op::kAllToAll, Op::kAllReduce}) {
+      const bool one_block = op == Op::kBroadcast || op == Op::kAllReduce;
+      const std::size_t block = last_level_cache() / (one_block ? 2 : 4);
       const Trial trial = even_trial(op, 2, DType::kInt32, block / 4 + 1237);
       const Part part(trial, rank.number());
       const Status status = group->run(part.call());

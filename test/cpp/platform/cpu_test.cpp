@@ -87,6 +87,13 @@ TEST(LastLevelCache, IsThatOfTheHighestLevelOfTheFirstProcessor) {
   EXPECT_EQ(last_level_cache_below(tree.root(), parse_cpu_set("1-2")), std::size_t{16} << 20);
 }
 
+TEST(LastLevelCache, OfAHostIsNotThatOfItsVirtualMachine) {
+  TempTree tree;
+  const std::string cache = "/sys/devices/system/cpu/cpu0/cache/index0";
+  tree.add(cache + "/level", "3\n").add(cache + "/shared_cpu_list", "0-2\n").add(cache + "/size", "491520K\n");
+  EXPECT_EQ(last_level_cache_below(tree.root(), parse_cpu_set("0-1")), std::size_t{3 * 32} << 20);
+}
+
 TEST(LastLevelCache, IsTakenFor32MiBWhereItIsNotTold) {
   TempTree tree;
   tree.add("/sys/devices/system/cpu/cpu0/cache/index0/level", "3\n");
