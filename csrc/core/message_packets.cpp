@@ -13,8 +13,8 @@ namespace customccl {
 
 namespace {
 
-// Where both ranks send and receive so much, as most do in turns, their tensors will not be found in the last-level cache.
-bool beyond_caches(std::uint64_t message) { return 4 * message >= last_level_cache(); }
+// Where both ranks send and receive so much, as most do in turns, their tensors will not be found in the caches.
+bool beyond_caches(std::uint64_t message) { return exceeds_caches(4 * message); }
 
 }  // namespace
 

@@ -25,6 +25,8 @@ std::string to_string(InstructionSet);
 std::vector<CpuSet> cache_domains();
 // What the last-level cache holds, in bytes; 32 MiB where it is not told.
 std::size_t last_level_cache();
+// Whether so much cannot be there at once. Small figures are not looked up.
+inline bool exceeds_caches(std::size_t bytes) { return bytes > (1 << 20) && bytes >= last_level_cache(); }
 std::string to_string(const CpuSet&);         // "0-3,8"
 CpuSet parse_cpu_set(std::string_view text);  // the opposite; what it cannot read is left out
 

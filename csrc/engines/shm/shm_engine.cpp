@@ -35,7 +35,7 @@ bool only_sends(const Call& call, int rank) {
 // Tensors of all ranks that exceed the last-level cache will not be found there.
 bool beyond_caches(const Call& call, int size) {
   const std::size_t bytes = (count_of(call.inputs) + count_of(call.outputs)) * size_of(call.dtype);
-  return bytes * static_cast<std::size_t>(size) >= last_level_cache();
+  return exceeds_caches(bytes * static_cast<std::size_t>(size));
 }
 
 }  // namespace
