@@ -45,9 +45,9 @@ format: set-up
 	$(python) scripts/lint.py --fix
 
 test-cpp: build
-	$(ctest) --test-dir build/package --output-on-failure --no-tests=error
+	$(ctest) --test-dir build/package --parallel $(JOBS) --output-on-failure --no-tests=error
 
-# Thread sanitizer sees ranks that are threads; suites whose names contain Process or Fork start processes and are left out there.
+# Thread sanitizer sees ranks that are threads; tests whose names contain Process or Fork start processes and are left out there.
 sanitize: set-up
 	@bash scripts/sanitize.sh $(python) address,undefined $(JOBS)
 	@bash scripts/sanitize.sh $(python) thread $(JOBS)

@@ -171,8 +171,11 @@ TEST(DeathProcess, OfAStoppedRankIsNotClaimedButItsTimeoutNamesIt) {
   EXPECT_EQ(ranks.wait(2), 0);
 }
 
+constexpr const char* kWhySkipped = "ranks have threads, and this sanitizer's heap does not survive their forks";
+
 // The child of a rank gets an error from everything, and the rank works on as if nothing had happened.
 TEST(ForkProcess, GivesTheChildAClearErrorAndLeavesTheParentAlone) {
+  if (!kThreadsMayFork) GTEST_SKIP() << kWhySkipped;
   run_processes(2, [](const Rank& rank) {
     const auto group = rank.join("g");
     const Part part(even_trial(Op::kAllReduce, 2, DType::kFloat32, 200'000), rank.number());
@@ -213,6 +216,7 @@ TEST(ForkProcess, GivesTheChildAClearErrorAndLeavesTheParentAlone) {
 }
 
 TEST(ForkProcess, LetsTheChildMakeGroupsOfItsOwn) {
+  if (!kThreadsMayFork) GTEST_SKIP() << kWhySkipped;
   run_processes(1, [](const Rank& rank) {
     // This process has an arena, a keeper and memory in use; then two children of it make a group.
     const auto mine = rank.join("one");

@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <iterator>
 #include <thread>
 #include <utility>
 
@@ -29,6 +31,11 @@ int number_from(const char* variable, int otherwise) {
 }
 
 Watchdog* newest_watchdog = nullptr;
+
+auto threads_here() {
+  using Threads = std::filesystem::directory_iterator;
+  return std::distance(Threads("/proc/self/task"), Threads());
+}
 
 }  // namespace
 
@@ -98,6 +105,7 @@ Processes::Processes(int size, const std::function<void(const Rank&)>& body)
       onlooker_(-1, size, [path = folder_.path()](const std::string& group) {
         return std::make_unique<DirectoryBootstrap>(path, group);
       }) {
+  EXPECT_TRUE(kThreadsMayFork || threads_here() == 1) << "fork the ranks before anything that starts threads here";
   std::fflush(nullptr);
   for (int rank = 0; rank < size; ++rank) {
     const pid_t pid = ::fork();

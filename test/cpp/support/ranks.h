@@ -65,6 +65,14 @@ class Rank {
 
 void run_threads(int size, const std::function<void(const Rank&)>& body);
 
+// Whether a process with several threads may fork. The address sanitizer's heap does not prepare for that (gcc 12's; LLVM's does
+// since 18): a lock that another thread holds at the moment of the fork stays locked in the child, which hangs. The C library's does.
+#if defined(__SANITIZE_ADDRESS__)
+inline constexpr bool kThreadsMayFork = false;
+#else
+inline constexpr bool kThreadsMayFork = true;
+#endif
+
 // Forked ranks. A rank that failed an expectation ends with code 1.
 class Processes {
  public:
