@@ -1,10 +1,20 @@
 #include "engines/shm/shm_packet_port.h"
 
+#include <limits>
 #include <new>
 
+#include "platform/cpu.h"
 #include "platform/memory_file.h"
 
 namespace customccl::shm {
+
+namespace {
+
+// Small messages there and back, across a mesh: 1 KiB 0.93 of the time, 2 KiB 0.85, 4 KiB 0.95. 48 to 80 KiB are as good, 124 KiB is as
+// slow as the whole ring. Not between other cores: nothing gained there.
+std::size_t window() { return cores_on_mesh() ? 64 << 10 : std::numeric_limits<std::size_t>::max(); }
+
+}  // namespace
 
 ShmPacketPort::ShmPacketPort(Members& members)
     : members_(members), capacity_(members.ring_bytes()), channels_(static_cast<std::size_t>(members.size())) {
@@ -16,7 +26,7 @@ Status ShmPacketPort::open(int to) {
   Block block;
   if (Status status = members_.allocate(PacketRing::bytes_for(capacity_), block); !status.ok()) return status;
   map_pages(block.data, PacketRing::bytes_for(capacity_), Access::kWrite);
-  channel(to).writer = RingWriter(new (block.data) PacketRing(), capacity_);
+  channel(to).writer = RingWriter(new (block.data) PacketRing(), capacity_, window());
   members_.own().mailboxes(members_.size())[to].store(block.offset + 1, std::memory_order_release);
   return {};
 }

@@ -19,6 +19,7 @@ using shm::RingWriter;
 
 constexpr std::size_t kCapacity = 4096;
 constexpr std::size_t kLargeCapacity = 128 << 10;  // where packets of some lines have a gap behind them
+constexpr std::size_t kWindow = 16 << 10;          // where small packets go back to the begin
 
 // The memory of a ring as the arena gives it: zero.
 class RingMemory {
@@ -81,7 +82,7 @@ TEST(PacketRing, IsEmptyAtFirst) {
 
 TEST(PacketRing, RefusesWhatDoesNotFitAndTakesItOnceThereIsRoom) {
   RingMemory memory;
-  RingWriter writer(memory.ring(), kCapacity);
+  RingWriter writer(memory.ring(), kCapacity, kCapacity);
   RingReader reader(memory.ring(), kCapacity);
   std::uint64_t sent = 0;
   while (send(writer, sent, 700)) ++sent;
@@ -96,7 +97,7 @@ TEST(PacketRing, RefusesWhatDoesNotFitAndTakesItOnceThereIsRoom) {
 
 TEST(PacketRing, AlwaysHasRoomForTheLargestPacketWhenItIsEmptyWhereverItStands) {
   RingMemory memory;
-  RingWriter writer(memory.ring(), kCapacity);
+  RingWriter writer(memory.ring(), kCapacity, kCapacity);
   RingReader reader(memory.ring(), kCapacity);
   std::uint64_t number = 0;
   for (std::size_t step = 0; step < 3 * kCapacity / 64; ++step) {
@@ -107,12 +108,42 @@ TEST(PacketRing, AlwaysHasRoomForTheLargestPacketWhenItIsEmptyWhereverItStands) 
   }
 }
 
-class PacketRings : public testing::TestWithParam<std::size_t> {};
+TEST(PacketRing, UsesItsFirstPlacesAgainForSmallPacketsThatAreReadAtOnce) {
+  RingMemory memory(kLargeCapacity);
+  RingWriter writer(memory.ring(), kLargeCapacity, kWindow);
+  RingReader reader(memory.ring(), kLargeCapacity);
+  const auto offset_of_next = [&] { return static_cast<std::size_t>(writer.reserve(1000) - memory.ring()->data()); };
+  std::uint64_t number = 0;
+  for (; number < 1000; ++number) {
+    ASSERT_LT(offset_of_next(), kWindow + PacketRing::kLine);
+    ASSERT_TRUE(send(writer, number, 1000));
+    ASSERT_TRUE(take(reader, number, 1000));
+  }
+  // While one is unread they go on to new places.
+  std::uint64_t unread = number;
+  while (offset_of_next() < kLargeCapacity / 2) ASSERT_TRUE(send(writer, number++, 1000));
+  for (; unread < number; ++unread) ASSERT_TRUE(take(reader, unread, 1000));
+  // Once all are read they go back, at most a window further on.
+  bool back = false;
+  for (std::size_t sent = 0; sent <= kWindow && !back; sent += 1000) {
+    ASSERT_TRUE(send(writer, number, 1000));
+    ASSERT_TRUE(take(reader, number++, 1000));
+    back = offset_of_next() < kWindow;
+  }
+  EXPECT_TRUE(back);
+}
+
+struct Sizes {
+  std::size_t capacity;
+  std::size_t window;
+};
+
+class PacketRings : public testing::TestWithParam<Sizes> {};
 
 TEST_P(PacketRings, KeepsOrderAndContentsForRandomSizesAndFillings) {
-  const std::size_t capacity = GetParam();
+  const auto [capacity, window] = GetParam();
   RingMemory memory(capacity);
-  RingWriter writer(memory.ring(), capacity);
+  RingWriter writer(memory.ring(), capacity, window);
   RingReader reader(memory.ring(), capacity);
   Dice order(1), sizes_sent(2), sizes_taken(2);
   std::uint64_t sent = 0, taken = 0;
@@ -133,15 +164,14 @@ TEST_P(PacketRings, KeepsOrderAndContentsForRandomSizesAndFillings) {
 
 TEST_P(PacketRings, CarriesPacketsFromOneThreadToAnother) {
   const Watchdog watchdog("a writer and a reader of a ring");
-  const std::size_t capacity = GetParam();
+  const auto [capacity, window] = GetParam();
   RingMemory memory(capacity);
   const auto count = static_cast<std::uint64_t>(rounds(40'000));
-  std::thread writing([&] {
-    RingWriter writer(memory.ring(), capacity);
+  std::thread writing([&, size = capacity, begin = window] {
+    RingWriter writer(memory.ring(), size, begin);
     Dice dice(5);
     for (std::uint64_t number = 0; number < count; ++number) {
-      for (const std::size_t bytes = some_size(dice, capacity); !send(writer, number, bytes);)
-        std::this_thread::yield();
+      for (const std::size_t bytes = some_size(dice, size); !send(writer, number, bytes);) std::this_thread::yield();
     }
   });
   RingReader reader(memory.ring(), capacity);
@@ -152,13 +182,15 @@ TEST_P(PacketRings, CarriesPacketsFromOneThreadToAnother) {
   writing.join();
 }
 
-INSTANTIATE_TEST_SUITE_P(Capacities, PacketRings, testing::Values(kCapacity, kLargeCapacity));
+INSTANTIATE_TEST_SUITE_P(Capacities, PacketRings,
+                         testing::Values(Sizes{kCapacity, kCapacity}, Sizes{kLargeCapacity, kLargeCapacity},
+                                         Sizes{kLargeCapacity, kWindow}));
 
 TEST(PacketRing, EndsForGoodAtALengthThatCannotBeRight) {
   for (const std::uint32_t bytes : {std::uint32_t{kCapacity}, std::uint32_t{0xfffffffe}, std::uint32_t{0x80000000}}) {
     RingMemory memory;
     auto* frame = reinterpret_cast<PacketRing::Frame*>(memory.ring()->data());
-    frame->header.bytes = bytes;
+    frame->set_header(header_of(1, bytes));
     frame->number.store(1);
     RingReader reader(memory.ring(), kCapacity);
     PacketHeader header;
