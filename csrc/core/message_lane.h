@@ -50,7 +50,6 @@ class MessageLane final : public Lane {
   static constexpr std::size_t kEagerPiece = 8 << 10;
   static constexpr std::size_t kDataPiece = 16 << 10;
   // Of a message that exceeds the second-level cache, so that memory is read and written in long runs (kernels/copy.cpp).
-  static constexpr std::size_t kLong = 1 << 20;
   static constexpr std::size_t kLongPiece = 128 << 10;
   // By non-temporal stores, which end each piece with a fence.
   static constexpr std::size_t kStreamedPiece = 32 << 10;

@@ -16,6 +16,9 @@ namespace {
 // Where both ranks send and receive so much, as most do in turns, their tensors will not be found in the caches.
 bool beyond_caches(std::uint64_t message) { return exceeds_caches(4 * message); }
 
+// The second-level caches of Intel's servers and of AMD's.
+bool exceeds_second_level(std::uint64_t message) { return message >= (cores_on_mesh() ? 2 << 20 : 1 << 20); }
+
 }  // namespace
 
 // Tells the sender of a large message that its data may come.
@@ -202,10 +205,10 @@ std::size_t MessageLane::piece_of(const Outgoing& outgoing) const {
   const std::uint64_t left = outgoing.header.total - outgoing.sent;
   const bool data = outgoing.header.kind == PacketHeader::Kind::kData;
   if (!data && outgoing.call->parcel) return left;
-  const std::size_t wanted = !data                                 ? kEagerPiece
-                             : outgoing.store == Store::kStreaming ? kStreamedPiece
-                             : outgoing.header.total >= kLong      ? kLongPiece
-                                                                   : kDataPiece;
+  const std::size_t wanted = !data                                         ? kEagerPiece
+                             : outgoing.store == Store::kStreaming         ? kStreamedPiece
+                             : exceeds_second_level(outgoing.header.total) ? kLongPiece
+                                                                           : kDataPiece;
   const std::size_t most = std::min(wanted, stream_piece_);
   return std::min<std::uint64_t>(left, most & ~(size_of(outgoing.header.dtype) - 1));  // whole elements
 }

@@ -79,8 +79,9 @@ struct PacketRing {
 class RingWriter {
  public:
   RingWriter() = default;
-  // `window`: from that place on, small packets go back to the ring's begin whenever the receiver has read everything. At least 16 KiB,
-  // so that they fit there while the receiver has not passed the rest.
+  // `window`: from that place on, small packets go back to the ring's begin whenever the receiver has read everything, and from four
+  // times that place on the pieces of a larger message whenever there is room for them. At least 16 KiB, so that a small packet fits
+  // there while the receiver has not passed the rest.
   RingWriter(PacketRing* ring, std::size_t capacity, std::size_t window)
       : ring_(ring), capacity_(capacity), window_(window), look_(window) {}
 
@@ -100,7 +101,7 @@ class RingWriter {
   [[gnu::hot]] bool fits(std::size_t bytes);
   [[gnu::hot]] void zero_behind(std::size_t length);
   void skip_to_end();
-  void go_back();
+  void go_back(std::size_t payload);
   [[gnu::hot]] void commit(const PacketHeader& header, std::size_t length);
   // Has the line come that lies so far behind the place of the next packet. That behind a packet has to be zeroed before the packet
   // is published, and nobody else is at it.

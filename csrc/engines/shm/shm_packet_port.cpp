@@ -10,8 +10,8 @@ namespace customccl::shm {
 
 namespace {
 
-// Small messages there and back, across a mesh: 1 KiB 0.93 of the time, 2 KiB 0.85, 4 KiB 0.95. 48 to 80 KiB are as good, 124 KiB is as
-// slow as the whole ring. Not between other cores: nothing gained there.
+// Messages there and back, across a mesh: 1 KiB 0.93 of the time, 2 KiB 0.85, 512 KiB 0.93 (docs/measured-decisions.md). Not between other
+// cores: nothing gained there.
 std::size_t window() { return cores_on_mesh() ? 64 << 10 : std::numeric_limits<std::size_t>::max(); }
 
 }  // namespace

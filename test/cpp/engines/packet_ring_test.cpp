@@ -133,6 +133,32 @@ TEST(PacketRing, UsesItsFirstPlacesAgainForSmallPacketsThatAreReadAtOnce) {
   EXPECT_TRUE(back);
 }
 
+TEST(PacketRing, UsesFourWindowsAgainForPiecesWhoseReaderKeepsUp) {
+  constexpr std::size_t kPiece = 16 << 10;
+  RingMemory memory(kLargeCapacity);
+  RingWriter writer(memory.ring(), kLargeCapacity, kWindow);
+  RingReader reader(memory.ring(), kLargeCapacity);
+  const auto offset_of_next = [&] { return static_cast<std::size_t>(writer.reserve(kPiece) - memory.ring()->data()); };
+  std::uint64_t number = 0;
+  ASSERT_TRUE(send(writer, number, kPiece));
+  for (; number < 100; ++number) {  // always one unread
+    ASSERT_LT(offset_of_next(), 4 * kWindow + PacketRing::kLine);
+    ASSERT_TRUE(send(writer, number + 1, kPiece));
+    ASSERT_TRUE(take(reader, number, kPiece));
+  }
+  // While nothing is read they fill the ring.
+  ASSERT_TRUE(take(reader, number++, kPiece));
+  while (offset_of_next() >= kPiece) {
+    ASSERT_TRUE(send(writer, number, kPiece));
+    ASSERT_TRUE(take(reader, number++, kPiece));
+  }
+  EXPECT_FALSE(take(reader, number, kPiece));  // it passes what was left out
+  std::uint64_t sent = number;
+  while (send(writer, sent, kPiece)) ++sent;
+  EXPECT_EQ(sent - number, kLargeCapacity / PacketRing::footprint(kPiece, kLargeCapacity));
+  for (; number < sent; ++number) ASSERT_TRUE(take(reader, number, kPiece));
+}
+
 struct Sizes {
   std::size_t capacity;
   std::size_t window;
