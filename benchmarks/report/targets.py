@@ -1,6 +1,6 @@
 """Kinds of targets: each makes a check that asks a results file."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from benchmarks import intervals
@@ -8,23 +8,12 @@ from benchmarks.intervals import Interval
 from benchmarks.peers import FLOOR, OURS, OURS_IN_C, OURS_SHARED, OURS_WIDE
 from benchmarks.plan import DDP_BYTES, OWN, STEP
 from benchmarks.report import bounds, tables, words
+from benchmarks.report.verdicts import NOT_MEASURED, TOO_NOISY, Verdict, bounded, every, judged, median, usable
 from benchmarks.results import Line, Results
 
 KIB, MIB = 1 << 10, 1 << 20
 US, MS = 1e-6, 1e-3
 
-
-@dataclass(frozen=True)
-class Verdict:
-    """met: None where the run cannot tell. forbidden: missed, and no backend could have met it in this run."""
-
-    measured: str
-    met: bool | None
-    forbidden: bool = False
-
-
-NOT_MEASURED = Verdict("not in this run", None)
-TOO_NOISY = Verdict(words.NOISY, None)
 Check = Callable[[Results], Verdict]
 
 
@@ -33,13 +22,6 @@ class Target:
     what: str
     wanted: str
     check: Check
-
-
-def _usable(line: Line | None, *peers: str) -> Verdict | None:
-    """Why there is no number; None if there is."""
-    if line is None or any(peer not in line.peers for peer in peers):
-        return NOT_MEASURED
-    return None if all(line.quiet(peer) for peer in peers) else TOO_NOISY
 
 
 def over_floor(allowed: float, **cell: object) -> Check:
@@ -53,8 +35,8 @@ def over_floor(allowed: float, **cell: object) -> Check:
         floor, ours = (intervals.summary(line.samples(peer)).median for peer in (FLOOR, OURS))
         text = f"floor {words.time(floor)} + {words.time(more.median)} = {words.time(ours)}"
         error = sum((line.slack(peer) - 1) * seconds for peer, seconds in ((FLOOR, floor), (OURS, ours)))
-        verdict = _judged(text, more, error, lambda extra: extra <= allowed)
-        return _bounded(verdict, results, line, floor + allowed)
+        verdict = judged(text, more, error, lambda extra: extra <= allowed)
+        return bounded(verdict, results, line, floor + allowed)
 
     return check
 
@@ -64,10 +46,10 @@ def at_most(limit: float, **cell: object) -> Check:
         line = results.line(dtype="float32", **cell)
         if line is None or OURS not in line.peers:
             return NOT_MEASURED
-        median = _median(line)
-        always, error = Interval(median, median, median), (line.slack(OURS) - 1) * median
-        verdict = _judged(words.time(median), always, error, lambda time: time <= limit)
-        return _bounded(verdict, results, line, limit)
+        ours = median(line)
+        always, error = Interval(ours, ours, ours), (line.slack(OURS) - 1) * ours
+        verdict = judged(words.time(ours), always, error, lambda time: time <= limit)
+        return bounded(verdict, results, line, limit)
 
     return check
 
@@ -81,56 +63,10 @@ def faster(factor: float, peer: str, ours: str = OURS, **cell: object) -> Check:
             return NOT_MEASURED
         ratio = intervals.paired_ratio(line.samples(peer), line.samples(ours))
         error = (line.slack(peer, ours) - 1) * ratio.median
-        verdict = _judged(words.ratio(ratio), ratio, error, lambda times: times >= factor)
-        return _bounded(verdict, results, line, _median(line, peer) / factor, ours)
+        verdict = judged(words.ratio(ratio), ratio, error, lambda times: times >= factor)
+        return bounded(verdict, results, line, median(line, peer) / factor, ours)
 
     return check
-
-
-def _bounded(verdict: Verdict, results: Results, line: Line, wanted: float, ours: str = OURS) -> Verdict:
-    """Where no backend could take as little as `wanted`, the verdict says why."""
-    bound = bounds.least(results, line, staged=ours != OURS_SHARED)
-    if verdict.met is not False or bound is None or bound.seconds <= wanted:
-        return verdict
-    return Verdict(f"{verdict.measured}; wanted {words.time(wanted)}, {bound}", False, forbidden=True)
-
-
-def _judged(text: str, measured: Interval, error: float, reached: Callable[[float], bool]) -> Verdict:
-    """By the median where the A/A gate lets it pass (error 0); else only if that error cannot change the answer."""
-    if error == 0:
-        return Verdict(text, reached(measured.median))
-    answers = {reached(measured.low - error), reached(measured.high + error)}
-    return Verdict(f"{text} (noisy)", answers.pop()) if len(answers) == 1 else TOO_NOISY
-
-
-def _every(
-    lines: Iterator[Line],
-    peers_of: Callable[[Line], list[str]],
-    good: Callable[[Line, str], bool],
-    surely: float,
-    bound: Callable[[Line, str], str] = lambda line, peer: "",
-) -> Verdict:
-    """All lines against all their peers: how many are good, and which are not. A noisy cell counts only if ours is
-    `surely` times faster whatever the noise. `bound`: why no backend could make a cell good, or nothing."""
-    bad, count, noisy, forbidden = [], 0, 0, True
-    for line in lines:
-        for peer in peers_of(line):
-            if (slack := line.slack(OURS, peer)) > 1:
-                ratio = intervals.paired_ratio(line.samples(peer), line.samples(OURS))
-                sure = ratio.low / slack > surely
-                count, noisy = count + sure, noisy + (not sure)
-                continue
-            count += 1
-            if not good(line, peer):
-                ratio = intervals.paired_ratio(line.samples(peer), line.samples(OURS))
-                size = f" {words.size(line.size)}" if line.size else ""
-                why = bound(line, peer)
-                forbidden = forbidden and why != ""
-                bad.append(f"{line.operation}{size} {words.three(ratio.median)}x {peer}{why}")
-    if count == 0:
-        return TOO_NOISY if noisy else NOT_MEASURED
-    text = f"{count - len(bad)} of {count} cells" + (f" ({noisy} too noisy)" if noisy else "")
-    return Verdict(text + (": not " + ", ".join(bad) if bad else ""), not bad, forbidden=bool(bad) and forbidden)
 
 
 def _only(peer: str) -> Callable[[Line], list[str]]:
@@ -138,16 +74,16 @@ def _only(peer: str) -> Callable[[Line], list[str]]:
     return lambda line: [peer] if peer in line.peers else []
 
 
+def _not_slower(line: Line, peer: str) -> bool:
+    return intervals.paired_ratio(line.samples(peer), line.samples(OURS)).verdict != "slower"
+
+
 def never_slower(peer: str, ranks: int, least: int) -> Check:
     def check(results: Results) -> Verdict:
         lines = (line for line in results.lines(style="direct", ranks=ranks) if line.size >= least)
-        return _every(lines, _only(peer), _not_slower, 1)
+        return every(lines, _only(peer), _not_slower, 1)
 
     return check
-
-
-def _not_slower(line: Line, peer: str) -> bool:
-    return intervals.paired_ratio(line.samples(peer), line.samples(OURS)).verdict != "slower"
 
 
 def best_in_c(ranks: int) -> Check:
@@ -155,7 +91,7 @@ def best_in_c(ranks: int) -> Check:
 
     def check(results: Results) -> Verdict:
         lines = (line for line in results.lines(level="c", ranks=ranks) if OURS in line.peers)
-        return _every(lines, lambda line: [name for name in line.peers if name != OURS], _not_slower, 1)
+        return every(lines, lambda line: [name for name in line.peers if name != OURS], _not_slower, 1)
 
     return check
 
@@ -178,24 +114,20 @@ def gloo_or_ceiling(operation: str) -> Check:
 
     def check(results: Results) -> Verdict:
         def good(line: Line, peer: str) -> bool:
-            share = tables.share_of_ceiling(results, line, _median(line)) or 0.0
+            share = tables.share_of_ceiling(results, line, median(line)) or 0.0
             return share >= 0.7 or intervals.paired_ratio(line.samples(peer), line.samples(OURS)).median >= 5
 
         def bound(line: Line, peer: str) -> str:
             """Where neither could be had."""
             ideal, least = tables.copying_alone(results, line), bounds.least(results, line)
-            wanted = max(_median(line, peer) / 5, (ideal or 0.0) / 0.7)
+            wanted = max(median(line, peer) / 5, (ideal or 0.0) / 0.7)
             return "" if least is None or least.seconds <= wanted else f" (wanted {words.time(wanted)}, {least})"
 
         lines = results.lines(style="dist", ranks=2, operation=operation, dtype="float32")
         large = (line for line in lines if line.size >= 64 * KIB)
-        return _every(large, _only("gloo"), good, 5, bound)
+        return every(large, _only("gloo"), good, 5, bound)
 
     return check
-
-
-def _median(line: Line, peer: str = OURS) -> float:
-    return intervals.summary(line.samples(peer)).median
 
 
 def c_level_plus_floor(size: int) -> Check:
@@ -207,12 +139,12 @@ def c_level_plus_floor(size: int) -> Check:
 
     def check(results: Results) -> Verdict:
         line = results.line(style="dist", operation="all_reduce", ranks=2, dtype="float32", size=size)
-        if problem := _usable(line, OURS, FLOOR, OURS_IN_C):
+        if problem := usable(line, OURS, FLOOR, OURS_IN_C):
             return problem
         assert line is not None
         over = intervals.paired_difference(line.samples(OURS_IN_C), line.samples(FLOOR)).median
         more = intervals.paired_difference(line.samples(OURS), line.samples(OURS_IN_C))
-        text = f"floor {words.time(_median(line, FLOOR))} + C level {words.time(over)} + {words.time(more.median)}"
+        text = f"floor {words.time(median(line, FLOOR))} + C level {words.time(over)} + {words.time(more.median)}"
         return Verdict(text, more.median <= 0.3 * US + 0.05 * over)
 
     return check
@@ -223,12 +155,12 @@ def one_way(limit: float, size: int) -> Check:
 
     def check(results: Results) -> Verdict:
         line = results.line(style=OWN, operation="message", ranks=2, size=size)
-        if problem := _usable(line, OURS):
+        if problem := usable(line, OURS):
             return problem
         assert line is not None
         gloo = line.quiet_ratio("gloo", OURS)
-        text = words.time(_median(line) / 2) + (f"; gloo {words.ratio(gloo)}" if gloo else "")
-        return Verdict(text, _median(line) / 2 <= limit)
+        text = words.time(median(line) / 2) + (f"; gloo {words.ratio(gloo)}" if gloo else "")
+        return Verdict(text, median(line) / 2 <= limit)
 
     return check
 
@@ -240,11 +172,11 @@ def over_c(allowed: float, size: int) -> Check:
         cell = {"ranks": 2, "dtype": "float32", "size": size}
         python = results.line(style=OWN, operation="communicator", **cell)
         c = results.line(level="c", operation="all_reduce", **cell)
-        if problem := _usable(python, OURS) or _usable(c, OURS):
+        if problem := usable(python, OURS) or usable(c, OURS):
             return problem
         assert python is not None and c is not None
-        more = _median(python) - _median(c)
-        return Verdict(f"C {words.time(_median(c))} + {words.time(more)}", more <= allowed)
+        more = median(python) - median(c)
+        return Verdict(f"C {words.time(median(c))} + {words.time(more)}", more <= allowed)
 
     return check
 
@@ -254,9 +186,9 @@ def as_fast_as_copies(results: Results) -> Verdict:
     rate = tables.copy_rate(results, 2, 64 * MIB)
     if line is None or OURS_SHARED not in line.peers or rate is None:
         return NOT_MEASURED
-    copy, ours = 64 * MIB / rate / 1e9, _median(line, OURS_SHARED)
+    copy, ours = 64 * MIB / rate / 1e9, median(line, OURS_SHARED)
     verdict = Verdict(f"{words.time(ours)}; a copy takes {words.time(copy)}", ours <= 1.05 * copy)
-    return _bounded(verdict, results, line, 1.05 * copy, OURS_SHARED)
+    return bounded(verdict, results, line, 1.05 * copy, OURS_SHARED)
 
 
 def low_precision(dtype: str) -> Check:
@@ -264,7 +196,7 @@ def low_precision(dtype: str) -> Check:
 
     def check(results: Results) -> Verdict:
         lines = results.lines(style="dist", operation="all_reduce", dtype=dtype, ranks=2)
-        return _every(lines, _only(OURS_WIDE), _not_slower, 1)
+        return every(lines, _only(OURS_WIDE), _not_slower, 1)
 
     return check
 
@@ -284,7 +216,7 @@ def communication(factor: float) -> Check:
 
     def check(results: Results) -> Verdict:
         line = results.line(style=STEP, operation="ddp_step")
-        if problem := _usable(line, OURS, FLOOR, "gloo"):
+        if problem := usable(line, OURS, FLOOR, "gloo"):
             return problem
         assert line is not None
         ours, gloo = (

@@ -77,7 +77,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // Ok while the group works, else why it does not.
   Status health() const;
 
-  // For the lanes.
+  // For the lanes. What is said: core/explanations.cpp.
   void fail(const Status& why);
   Status timed_out(const std::vector<int>& awaited) const;
   Status explain(const Task& task, const Status& why) const;
@@ -95,6 +95,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Lane& lane_of(const Call& call) const;
   // Every so often in a long wait; `told`: when the log last heard of it, counted like the task's time.
   void drive_slowly(Lane& lane, const Task& task, Nanos& told);
+  void log_waiting(Lane& lane, const Task& task, Nanos& told) const;
   // "recv #3 from rank 7"
   std::string describe_call(const Task& task) const;
   int looks() const;

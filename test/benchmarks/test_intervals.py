@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks import intervals
 from benchmarks.intervals import Interval
-from benchmarks.report import targets
+from benchmarks.report import verdicts
 
 
 def samples(level: float, rounds: int = 30, noise: float = 0.0, drift: float = 1.0, seed: int = 1) -> list:
@@ -104,5 +104,5 @@ def test_a_target_is_judged_in_noise_only_if_noise_cannot_change_the_answer(
     low: float, high: float, error: float, met: bool | None, said: str
 ) -> None:
     measured = intervals.Interval((low + high) / 2, low, high)
-    verdict = targets._judged("5x", measured, error, lambda ratio: ratio >= 1)
+    verdict = verdicts.judged("5x", measured, error, lambda ratio: ratio >= 1)
     assert (verdict.met, verdict.measured) == (met, said)

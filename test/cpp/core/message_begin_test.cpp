@@ -1,14 +1,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
-#include <deque>
-#include <limits>
 
 #include "core/communicator.h"
 #include "core/message_lane.h"
 #include "support/letter.h"
 #include "support/ranks.h"
+#include "support/scripted_port.h"
 
 // Messages that begin without a task, over a port that holds what the test puts there: moments that are hard to hit with real ranks.
 
@@ -17,44 +15,6 @@ namespace {
 
 using Begun = Lane::Begun;
 using Kind = PacketHeader::Kind;
-
-struct Packet {
-  PacketHeader header;
-  std::vector<std::byte> payload;
-};
-
-// Between this rank and rank 1.
-class ScriptedPort final : public PacketPort {
- public:
-  std::size_t max_payload() const override { return 64 << 10; }
-  std::size_t stream_payload() const override { return 32 << 10; }
-  std::byte* reserve(int, std::size_t bytes) override {
-    if (room == 0) return nullptr;
-    --room;
-    std::vector<std::byte>& payload = sent.emplace_back().payload;
-    payload.reserve(bytes + 1);  // a place even for no bytes
-    payload.resize(bytes);
-    return payload.data();
-  }
-  void send(int, const PacketHeader& header) override { sent.back().header = header; }
-  Store begin_data(int, std::size_t) override { return Store::kPlain; }
-  void end_data(int) override { ++ended; }
-  Status open(int) override { return opens; }
-  bool front(int from, PacketHeader& header, const std::byte*& payload) override {
-    if (from != 1 || arrived.empty()) return false;
-    header = arrived.front().header;
-    payload = arrived.front().payload.data();
-    return true;
-  }
-  void pop(int) override { arrived.pop_front(); }
-  Status diagnose(const std::vector<int>&, bool) override { return {}; }
-
-  std::deque<Packet> arrived;
-  std::vector<Packet> sent;
-  std::size_t room = std::numeric_limits<std::size_t>::max();  // packets
-  int ended = 0;
-  Status opens;
-};
 
 constexpr std::size_t kPiece = 2000;   // elements
 constexpr std::size_t kPieces = 3000;  // elements of a message in two of them

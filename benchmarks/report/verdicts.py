@@ -1,0 +1,80 @@
+"""Whether a target is met: numbers of a run against what was wanted, with noise and what no backend can spare."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from benchmarks import intervals
+from benchmarks.intervals import Interval
+from benchmarks.peers import OURS, OURS_SHARED
+from benchmarks.report import bounds, words
+from benchmarks.results import Line, Results
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """met: None where the run cannot tell. forbidden: missed, and no backend could have met it in this run."""
+
+    measured: str
+    met: bool | None
+    forbidden: bool = False
+
+
+NOT_MEASURED = Verdict("not in this run", None)
+TOO_NOISY = Verdict(words.NOISY, None)
+
+
+def usable(line: Line | None, *peers: str) -> Verdict | None:
+    """Why there is no number; None if there is."""
+    if line is None or any(peer not in line.peers for peer in peers):
+        return NOT_MEASURED
+    return None if all(line.quiet(peer) for peer in peers) else TOO_NOISY
+
+
+def median(line: Line, peer: str = OURS) -> float:
+    return intervals.summary(line.samples(peer)).median
+
+
+def bounded(verdict: Verdict, results: Results, line: Line, wanted: float, ours: str = OURS) -> Verdict:
+    """Where no backend could take as little as `wanted`, the verdict says why."""
+    bound = bounds.least(results, line, staged=ours != OURS_SHARED)
+    if verdict.met is not False or bound is None or bound.seconds <= wanted:
+        return verdict
+    return Verdict(f"{verdict.measured}; wanted {words.time(wanted)}, {bound}", False, forbidden=True)
+
+
+def judged(text: str, measured: Interval, error: float, reached: Callable[[float], bool]) -> Verdict:
+    """By the median where the A/A gate lets it pass (error 0); else only if that error cannot change the answer."""
+    if error == 0:
+        return Verdict(text, reached(measured.median))
+    answers = {reached(measured.low - error), reached(measured.high + error)}
+    return Verdict(f"{text} (noisy)", answers.pop()) if len(answers) == 1 else TOO_NOISY
+
+
+def every(
+    lines: Iterator[Line],
+    peers_of: Callable[[Line], list[str]],
+    good: Callable[[Line, str], bool],
+    surely: float,
+    bound: Callable[[Line, str], str] = lambda line, peer: "",
+) -> Verdict:
+    """All lines against all their peers: how many are good, and which are not. A noisy cell counts only if ours is
+    `surely` times faster whatever the noise. `bound`: why no backend could make a cell good, or nothing."""
+    bad, count, noisy, forbidden = [], 0, 0, True
+    for line in lines:
+        for peer in peers_of(line):
+            if (slack := line.slack(OURS, peer)) > 1:
+                ratio = intervals.paired_ratio(line.samples(peer), line.samples(OURS))
+                sure = ratio.low / slack > surely
+                count, noisy = count + sure, noisy + (not sure)
+                continue
+            count += 1
+            if not good(line, peer):
+                ratio = intervals.paired_ratio(line.samples(peer), line.samples(OURS))
+                size = f" {words.size(line.size)}" if line.size else ""
+                why = bound(line, peer)
+                forbidden = forbidden and why != ""
+                bad.append(f"{line.operation}{size} {words.three(ratio.median)}x {peer}{why}")
+    if count == 0:
+        return TOO_NOISY if noisy else NOT_MEASURED
+    text = f"{count - len(bad)} of {count} cells" + (f" ({noisy} too noisy)" if noisy else "")
+    return Verdict(text + (": not " + ", ".join(bad) if bad else ""), not bad, forbidden=bool(bad) and forbidden)
