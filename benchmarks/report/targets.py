@@ -32,7 +32,7 @@ def over_floor(allowed: float, **cell: object) -> Check:
         if line is None or OURS not in line.peers or FLOOR not in line.peers:
             return NOT_MEASURED
         more = intervals.paired_difference(line.samples(OURS), line.samples(FLOOR))
-        floor, ours = (intervals.summary(line.samples(peer)).median for peer in (FLOOR, OURS))
+        floor, ours = median(line, FLOOR), median(line)
         text = f"floor {words.time(floor)} + {words.time(more.median)} = {words.time(ours)}"
         error = sum((line.slack(peer) - 1) * seconds for peer, seconds in ((FLOOR, floor), (OURS, ours)))
         verdict = judged(text, more, error, lambda extra: extra <= allowed)

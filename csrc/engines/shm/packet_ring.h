@@ -11,7 +11,7 @@
 //
 // A packet starts on a cache line with a frame (40 bytes). Up to 24 bytes of payload follow at once and travel in the same line; more
 // begin on the next line, as copies between aligned places are up to twice as fast. It never wraps: where it does not fit before
-// the end, a skip packet fills up. The frame's `number` is what publishes it: packets are numbered from 1 and the reader looks for
+// the end, or goes back to the begin earlier (RingWriter), a skip packet fills up. The frame's `number` is what publishes it: packets are numbered from 1 and the reader looks for
 // the next number where the next packet must begin.
 //
 // Why the reader cannot take old bytes for a packet: before the writer publishes packet k it has zeroed the number of the line behind
