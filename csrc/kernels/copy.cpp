@@ -6,6 +6,7 @@
 
 #include "kernels/runs.h"
 #include "kernels/streaming.h"
+#include "kernels/strings.h"
 #include "platform/cpu.h"
 
 #if defined(__x86_64__)
@@ -58,6 +59,13 @@ constexpr std::size_t kWorthFetching = 8 << 10;
   std::memcpy(dst + at, src + at, bytes - at);
 }
 
+// The first line apart, so that whole ones follow.
+void copy_lines_by_string(std::byte* dst, const std::byte* src, std::size_t bytes) {
+  const std::size_t head = before_line(dst);
+  std::memcpy(dst, src, kLine);
+  copy_by_string(dst + head, src + head, bytes - head);
+}
+
 bool registers_are_faster(const std::byte* dst, std::size_t bytes, Origin origin) {
   static const bool can = instruction_set() >= InstructionSet::kAvx2;
   return can && (bytes <= kLong || in_rows(origin, bytes) || before_line(dst) != 0);
@@ -94,6 +102,9 @@ void streaming_fence() {
 void copy_much(std::byte* dst, const std::byte* src, std::size_t bytes, Store store, Origin origin) {
   if (store == Store::kPlain) {
 #if defined(__x86_64__)
+    if (bytes >= kernels::kWorthString && strings_write_lines()) {
+      return kernels::copy_lines_by_string(dst, src, bytes);
+    }
     if (kernels::registers_are_faster(dst, bytes, origin)) {
       return kernels::copy_by_registers(dst, src, bytes, origin);
     }

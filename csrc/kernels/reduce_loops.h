@@ -15,6 +15,7 @@
 #include "kernels/reduce_table.h"
 #include "kernels/runs.h"
 #include "kernels/streaming.h"
+#include "kernels/strings.h"
 
 // The loops behind reduce() and scale(), and the table of them for one instruction set. Included by one file per set.
 //
@@ -137,6 +138,9 @@ template <InstructionSet isa, class Element, class Operation>
   reduce_strips<isa, Element, Operation, 1>(dst, sources, n, begin, count);
 }
 
+// So much of a result is at hand in the first-level cache, and is worth a string instruction.
+inline constexpr std::size_t kTwinStep = 4096;
+
 // Bytes [begin, end) of the result to the twin, too, where `begin` begins a line.
 [[gnu::always_inline]] inline void copy_to_twin(const ReduceHints& hints, const std::byte* dst, std::size_t begin,
                                                 std::size_t end) {
@@ -147,6 +151,9 @@ template <InstructionSet isa, class Element, class Operation>
     begin += lines * kLine;
   }
 #endif
+  if (end - begin >= kWorthString && strings_write_lines()) {
+    return copy_by_string(hints.twin + begin, dst + begin, end - begin);
+  }
   std::memcpy(hints.twin + begin, dst + begin, end - begin);
 }
 
@@ -157,7 +164,9 @@ template <InstructionSet isa, class Element, class Operation>
                                                       std::size_t count, const ReduceHints& hints, std::size_t& begin,
                                                       std::size_t& end) {
   constexpr std::size_t kStep = std::max(kRunStep, kLongStrip<Element> * Element::kSize);
-  Runs runs(count * Element::kSize, n == 2 ? hints.origin : Origin::kCache, kStep, hints.twin != nullptr);
+  const bool by_strings = hints.twin != nullptr && hints.store == Store::kPlain && strings_write_lines();
+  Runs runs(count * Element::kSize, n == 2 ? hints.origin : Origin::kCache, by_strings ? kTwinStep : kStep,
+            hints.twin != nullptr);
   std::size_t i = 0;
   while (runs.next(begin, end)) {
     i = reduce_strips<isa, Element, Operation, kLongStrip<Element>>(dst, sources, n, begin / Element::kSize,

@@ -31,6 +31,17 @@ InstructionSet found_in_hardware() {
   return InstructionSet::kBaseline;
 }
 
+#if defined(__x86_64__)
+constexpr unsigned kZen5 = 0x1A;
+
+unsigned family() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) == 0) return 0;
+  const unsigned base = eax >> 8 & 0xF;
+  return base == 0xF ? base + (eax >> 20 & 0xFF) : base;
+}
+#endif
+
 InstructionSet allowed_by_user() {
   for (const InstructionSet set : {InstructionSet::kBaseline, InstructionSet::kAvx2}) {
     if (settings().isa == to_string(set)) return set;
@@ -77,6 +88,18 @@ bool cores_on_mesh() {
     return __builtin_cpu_is("intel") != 0;
   }();
   return intel;
+#else
+  return false;
+#endif
+}
+
+bool strings_write_lines() {
+#if defined(__x86_64__)
+  static const bool can = [] {
+    __builtin_cpu_init();
+    return __builtin_cpu_is("amd") != 0 && family() >= kZen5;
+  }();
+  return can;
 #else
   return false;
 #endif

@@ -33,6 +33,9 @@ CpuSet parse_cpu_set(std::string_view text);  // the opposite; what it cannot re
 // Whether cores reach each other's caches only across a mesh, which takes long but carries much at once: Intel's servers.
 bool cores_on_mesh();
 
+// Whether string instructions write whole lines without having them come first, be they in another core's cache: AMD's Zen 5.
+bool strings_write_lines();
+
 // Has the line of `address` come to be written.
 inline void fetch_to_write(const void* address) {
 #if defined(__x86_64__)

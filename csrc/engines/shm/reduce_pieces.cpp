@@ -12,7 +12,7 @@ std::byte* destination(const Context& context, const Operation& op, const Reduct
                        std::size_t element) {
   if (piece.output != nullptr && piece.output->contiguous())
     return piece.output->at(piece.output_first + done, element);
-  if (piece.published != nullptr && op.store == Store::kPlain) return piece.published + done * element;
+  if (piece.published != nullptr && stores_in_place(op)) return piece.published + done * element;
   return context.scratch.output();
 }
 

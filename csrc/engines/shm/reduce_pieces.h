@@ -7,6 +7,7 @@
 #include "engines/shm/algorithm.h"
 #include "engines/shm/geometry.h"
 #include "kernels/reduce.h"
+#include "platform/cpu.h"
 
 namespace customccl::shm {
 
@@ -27,10 +28,13 @@ struct Reduction {
   }
 };
 
+// Whether kernels store into staging: elsewhere a copy is the faster way of plain stores, too.
+inline bool stores_in_place(const Operation& op) { return op.store == Store::kPlain && !strings_write_lines(); }
+
 // Whether the whole piece can go to the kernel at once: nothing has to be packed, scaled or unpacked.
 inline bool direct(const Operation& op, const Reduction& piece) {
   const bool input_ready = piece.own == nullptr || ready(*op.call, *piece.own);
-  const bool target_ready = piece.output == nullptr ? op.store == Store::kPlain : piece.output->contiguous();
+  const bool target_ready = piece.output == nullptr ? stores_in_place(op) : piece.output->contiguous();
   return input_ready && target_ready;
 }
 
