@@ -102,7 +102,7 @@ void streaming_fence() {
 void copy_much(std::byte* dst, const std::byte* src, std::size_t bytes, Store store, Origin origin) {
   if (store == Store::kPlain) {
 #if defined(__x86_64__)
-    if (bytes >= kernels::kWorthString && strings_write_lines()) {
+    if (bytes > kernels::kStringsAbove && strings_write_lines()) {
       return kernels::copy_lines_by_string(dst, src, bytes);
     }
     if (kernels::registers_are_faster(dst, bytes, origin)) {

@@ -151,7 +151,7 @@ inline constexpr std::size_t kTwinStep = 4096;
     begin += lines * kLine;
   }
 #endif
-  if (end - begin >= kWorthString && strings_write_lines()) {
+  if (end - begin >= kTwinStep && strings_write_lines()) {
     return copy_by_string(hints.twin + begin, dst + begin, end - begin);
   }
   std::memcpy(hints.twin + begin, dst + begin, end - begin);

@@ -2,6 +2,7 @@
 
 #include "engines/shm/fingerprint.h"
 #include "engines/shm/geometry.h"
+#include "kernels/strings.h"
 #include "platform/cpu.h"
 
 namespace customccl::shm {
@@ -15,12 +16,18 @@ constexpr std::uint64_t kShowProcessor = 16;
 // 1.03 to 1.2x (far) less. Of more than that the first lines alone would do it for far cores (1.06x), but near ones take 1.2x longer.
 constexpr std::size_t kFetched = 1024;
 
-// Across a mesh, up to so many bytes, the lines where the next operation like this one will stage come back from the peers' caches while
-// this rank goes on. Waited for, they take as long as the data does: all_reduce of 4 KiB 1.96 us, so 1.24, all_gather 1.19 and 0.87,
-// broadcast of 16 KiB 2.9 and 2.0 (Intel Xeon; not measured between other cores). A rank that only sends has time for more: broadcast of
-// 64 KiB 7.5 us and 4.9; where all send, those would be late (all_reduce of 64 KiB 1.07x slower).
-constexpr std::size_t kReclaimed = 16 << 10;
-constexpr std::size_t kReclaimedBySenders = 64 << 10;
+// Up to so many bytes, the lines where the next operation like this one will stage come back from the peers' caches while this rank goes
+// on. Waited for, they take as long as the data does.
+//   across a mesh     all_reduce of 4 KiB 1.96 us, so 1.24, all_gather 1.19 and 0.87, broadcast of 16 KiB 2.9 and 2.0. A rank that only
+//                     sends has time for more: broadcast of 64 KiB 7.5 us and 4.9; where all send, those would be late (all_reduce of
+//                     64 KiB 1.07x slower).
+//   Zen 5             what is not copied by strings: 4 KiB 0.77 to 0.92 of the time far, 0.85 to 0.97 near (all_reduce 1.06 far); where
+//                     strings follow, they gain nothing far and lose near (all_reduce of 16 KiB 1.2x).
+//   else              nothing (not measured)
+std::size_t reclaimed(bool only_sends) {
+  if (cores_on_mesh()) return (only_sends ? 64 : 16) << 10;
+  return strings_write_lines() ? kernels::kStringsAbove : 0;
+}
 
 bool only_sends(const Call& call, int rank) {
   switch (call.op) {
@@ -137,9 +144,9 @@ Step ShmEngine::failed(Status&& why, Status& failure) {
 void ShmEngine::end_staged(const Operation& op) {
   if (op.measured) learn_from(op);
   const bool staged = op.staged_bytes != 0 && !shown_.shows_input();
-  if (!staged || op.store != Store::kPlain || !cores_on_mesh()) return;
-  const std::size_t most = only_sends(*op.call, context_.rank()) ? kReclaimedBySenders : kReclaimed;
-  if (op.room <= most) staging_.fetch_own_slot(op.first_turn + op.phase, op.room);
+  if (!staged || op.store != Store::kPlain) return;
+  if (op.room <= reclaimed(only_sends(*op.call, context_.rank())))
+    staging_.fetch_own_slot(op.first_turn + op.phase, op.room);
 }
 
 void ShmEngine::learn_from(const Operation& op) {
