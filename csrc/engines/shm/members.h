@@ -38,6 +38,8 @@ class Members {
   std::size_t slot_bytes() const { return slot_bytes_; }  // agreed by all
   std::size_t ring_bytes() const { return ring_bytes_; }  // agreed too
   bool processor_each() const { return processor_each_; }
+  // Whether the members may run on as many processors as they are, by the records that all have read: agreed too.
+  bool enough_processors() const { return enough_processors_; }
   // Shows which processor this thread is on, and tells whether a peer has last shown the same one.
   void show_processor() {
     const int processor = ::sched_getcpu();
@@ -146,6 +148,7 @@ class Members {
   std::size_t slot_bytes_ = 0;
   std::size_t ring_bytes_ = 0;
   bool processor_each_ = false;
+  bool enough_processors_ = false;
   CpuSet cpus_;  // of all members together
   bool memory_is_read_ = false;
   // A peer's presence word; nullptr until its record is known.

@@ -35,8 +35,9 @@ std::size_t longest_block(const Call& call) {
   const Call& call = *op.call;
   const std::size_t element = size_of(call.dtype);
   const std::size_t longest = longest_block(call);
-  cut(op, longest, context.staging.chunk_bytes(longest * element, call.op == Op::kBroadcast));
-  op.room = context.staging.room_for(std::min(longest, op.chunk) * element, op.chunks);
+  const bool one_way = call.op == Op::kBroadcast;
+  cut(op, longest, context.staging.chunk_bytes(longest * element, one_way));
+  op.room = context.staging.room_for(std::min(longest, op.chunk) * element, op.chunks, one_way);
   op.reads = call.op == Op::kAllGather ? Operation::kEverybody : call.root;
   op.staged_bytes = sends(call) ? call.inputs[0].count * element : 0;
 }

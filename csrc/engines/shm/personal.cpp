@@ -11,7 +11,7 @@
 //   phase k   copy in     chunk k of every block that leaves this rank      -> own slot of this turn, one place per receiver
 //             copy out    chunk k-1 of every block that is for this rank    -> outputs; the own block goes straight across, in parts
 //
-// A sender of gather or scatter shares its chunk among the receivers it has data for, so a gather uses whole ones. In all_to_all
+// A sender of gather or scatter shares its chunk among the receivers it has data for, so a gather uses whole ones, or pieces. In all_to_all
 // it shares the same chunk, that of a large operation, among all: chunk k is then the same elements in both directions of a
 // pair, and in place, what arrives replaces only what has left. Up to 48 bytes in all travel in the flag line. Everybody knows all counts (pair_counts.h), so everybody
 // knows each sender's places and the number of phases.
@@ -69,13 +69,14 @@ Row row_of(const Context& context, const Operation& op, int sender, int receiver
   if (row.total * element <= kInlineBytes) return {true, row.total, row.total_before * element, 0};
   constexpr std::size_t kLarge = std::numeric_limits<std::size_t>::max();
   const bool mutual = op.call->op == Op::kAllToAll;
+  const bool one_way = op.call->op == Op::kGather;
   const std::size_t chunk = context.shown.all()
                                 ? ShownTensors::kChunk * row.receivers
-                                : context.staging.chunk_bytes(mutual ? kLarge : row.total * element, !mutual);
+                                : context.staging.chunk_bytes(mutual ? kLarge : row.total * element, one_way);
   const std::size_t limit = chunk / row.receivers / kCacheLine * kCacheLine;
   const std::size_t share = std::min(limit, round_up(row.longest * element, kCacheLine));
   const std::size_t chunks = ceil_div(row.longest * element, limit);
-  return {false, share / element, row.before * share, context.staging.room_for(row.receivers * share, chunks)};
+  return {false, share / element, row.before * share, context.staging.room_for(row.receivers * share, chunks, one_way)};
 }
 
 std::size_t phases_needed(const Context& context, const Operation& op) {

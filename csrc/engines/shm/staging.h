@@ -41,6 +41,7 @@ class Staging {
   static constexpr std::size_t kSlots = 4;
   static constexpr std::size_t kStep = 4096;
   static constexpr std::size_t kPiece = 64 << 10;
+  static constexpr std::size_t kLeastPiece = 16 << 10;
   static constexpr std::size_t kGapAbove = 8 << 10;
   static constexpr std::size_t kGapUpTo = 64 << 10;
   static constexpr std::size_t kFirstPlaces = 32;
@@ -64,17 +65,16 @@ class Staging {
   std::size_t bytes() const { return bare_ ? 0 : own_.bytes; }
 
   std::size_t slot_bytes() const { return members_.slot_bytes(); }
-  // How much a rank that stages `bytes` in all stages per turn at most. `one_way`: for others, who stage nothing then; pieces have both
-  // sides work at once. Across a mesh gather of 1 MiB 68 us, so 52, broadcast of 256 KiB 22.7 and 18.9 (both ways 1.05x slower); Zen 5,
-  // near and far, broadcast of 256 KiB 0.85 and 0.8 of the time, of 512 KiB 0.7 and 0.75, gather of 1 MiB 0.85 and 0.8, scatter of
-  // 1 MiB 1.1 and 0.92. (Not measured elsewhere.)
+  // How much a rank that stages `bytes` in all stages per turn at most. `one_way`: for others, who stage nothing then.
   std::size_t chunk_bytes(std::size_t bytes, bool one_way = false) const {
     if (bytes > slot_bytes()) return slot_bytes() / 2;
-    const bool in_pieces = one_way && bytes >= 4 * kPiece && (cores_on_mesh() || strings_write_lines());
-    return in_pieces ? kPiece : slot_bytes();
+    return one_way ? piece_bytes(bytes) : slot_bytes();
   }
-  // Where chunks of so many bytes lie (the `room` of slot()): of several chunks all at the start of their slots.
-  std::size_t room_for(std::size_t chunk, std::size_t chunks) const { return chunks > 1 ? slot_bytes() : chunk; }
+  // Where chunks of so many bytes lie (the `room` of slot()): of several chunks all at the start of their slots, but for pieces that move on.
+  std::size_t room_for(std::size_t chunk, std::size_t chunks, bool one_way = false) const {
+    const bool moves_on = one_way && chunk <= kPiece && !pieces_stay();
+    return chunks > 1 && !moves_on ? slot_bytes() : chunk;
+  }
   // Where an operation that uses `room` bytes per turn stages at `turn`, by stores of a kind.
   std::byte* own_slot(std::uint64_t turn, std::size_t room, Store store) {
     return slot(members_.rank(), turn, room, store);
@@ -95,6 +95,10 @@ class Staging {
  private:
   Status make_own();
   Status find_all();
+  // Where one side only writes and the other only reads, pieces have both work at once.
+  std::size_t piece_bytes(std::size_t bytes) const;
+  // Not measured otherwise there.
+  static bool pieces_stay() { return cores_on_mesh() || strings_write_lines(); }
   struct Place { std::size_t slot, offset; };
   Place place_of(std::uint64_t turn, std::size_t room, Store store) const {
     const bool stays = room <= kStep && store == Store::kPlain;
