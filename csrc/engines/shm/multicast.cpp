@@ -35,9 +35,9 @@ std::size_t longest_block(const Call& call) {
   const Call& call = *op.call;
   const std::size_t element = size_of(call.dtype);
   const std::size_t longest = longest_block(call);
-  const bool one_way = call.op == Op::kBroadcast;
-  cut(op, longest, context.staging.chunk_bytes(longest * element, one_way));
-  op.room = context.staging.room_for(std::min(longest, op.chunk) * element, op.chunks, one_way);
+  const Traffic traffic = call.op == Op::kBroadcast ? Traffic::kFromOne : Traffic::kBothWays;
+  cut(op, longest, context.staging.chunk_bytes(longest * element, traffic));
+  op.room = context.staging.room_for(std::min(longest, op.chunk) * element, op.chunks, traffic);
   op.reads = call.op == Op::kAllGather ? Operation::kEverybody : call.root;
   op.staged_bytes = sends(call) ? call.inputs[0].count * element : 0;
 }

@@ -69,14 +69,14 @@ Row row_of(const Context& context, const Operation& op, int sender, int receiver
   if (row.total * element <= kInlineBytes) return {true, row.total, row.total_before * element, 0};
   constexpr std::size_t kLarge = std::numeric_limits<std::size_t>::max();
   const bool mutual = op.call->op == Op::kAllToAll;
-  const bool one_way = op.call->op == Op::kGather;
+  const Traffic traffic = op.call->op == Op::kGather ? Traffic::kToOne : Traffic::kBothWays;
   const std::size_t chunk = context.shown.all()
                                 ? ShownTensors::kChunk * row.receivers
-                                : context.staging.chunk_bytes(mutual ? kLarge : row.total * element, one_way);
+                                : context.staging.chunk_bytes(mutual ? kLarge : row.total * element, traffic);
   const std::size_t limit = chunk / row.receivers / kCacheLine * kCacheLine;
   const std::size_t share = std::min(limit, round_up(row.longest * element, kCacheLine));
   const std::size_t chunks = ceil_div(row.longest * element, limit);
-  return {false, share / element, row.before * share, context.staging.room_for(row.receivers * share, chunks, one_way)};
+  return {false, share / element, row.before * share, context.staging.room_for(row.receivers * share, chunks, traffic)};
 }
 
 std::size_t phases_needed(const Context& context, const Operation& op) {

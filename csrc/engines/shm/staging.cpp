@@ -13,16 +13,23 @@ Status Staging::make_own() {
   return {};
 }
 
-// Broadcast and gather, as times of one chunk. From 32 KiB on a quarter, 16 to 64 KiB, that moves on: Zen 4, broadcast near and far 32 KiB
-// 0.88 and 0.89, 64 KiB 0.5 and 0.82, 256 KiB 0.68 and 0.73, 512 KiB 0.72 and 0.71, gather of 1 MiB 0.75 and 0.84 (pieces that lie at one
-// place 1.5 near). From 256 KiB on 64 KiB, at one place: across a mesh broadcast of 256 KiB 0.83, gather of 1 MiB 0.76; Zen 5,
-// near and far, broadcast of 512 KiB 0.7 and 0.75, gather of 1 MiB 0.85 and 0.8. The root of a scatter has most to do and waits for
-// nobody: 1.2 near (Zen 4). Who shares a processor waits longer for its turn than a piece takes: broadcast of 512 KiB among 4 ranks on
-// two processors 1.2, among 8 1.8.
-std::size_t Staging::piece_bytes(std::size_t bytes) const {
-  const std::size_t least = pieces_stay() ? kPiece : kLeastPiece;
-  const bool in_pieces = members_.enough_processors() && bytes >= (pieces_stay() ? 4 : 2) * least;
-  return in_pieces ? std::clamp(round_up(bytes / 4, kStep), least, kPiece) : slot_bytes();
+// Measured against whole chunks, near and far cores.
+//   Zen 4        from 32 KiB on a quarter, 16 to 64 KiB, that moves on: broadcast of 32 KiB 0.55 and 0.85, 64 KiB 0.79 and 0.81, 256 KiB
+//                0.66 and 0.72, 512 KiB 0.70 and 0.72, gather of 1 MiB 0.74 and 0.84 (pieces at one place: 1.5 near). What is beyond a slot
+//                in 128 KiB, from one rank: broadcast of 16 MiB 0.66 and 0.99, 64 MiB 0.64 and 1.03, 2 and 4 MiB 0.9 to 1.0 (64 KiB: 0.75
+//                and 1.2); gather 1.0, so not that
+//   across a mesh, Zen 5   from 256 KiB on 64 KiB, at one place: broadcast of 256 KiB 0.83 (mesh), of 512 KiB 0.7 and 0.75 (Zen 5), gather of
+//                1 MiB 0.76 and 0.85
+// The root of a scatter has most to do and waits for nobody: 1.2 near (Zen 4). Who shares a processor waits longer for its turn than a
+// piece takes: broadcast of 512 KiB among 4 ranks on two processors 1.2, among 8 1.8.
+std::size_t Staging::piece_bytes(std::size_t bytes, Traffic traffic) const {
+  const bool stay = pieces_stay();
+  if (bytes > slot_bytes()) {
+    return traffic == Traffic::kFromOne && !stay ? std::min(kLongPiece, whole_chunk(bytes)) : whole_chunk(bytes);
+  }
+  const std::size_t least = stay ? kPiece : kLeastPiece;
+  if (bytes < (stay ? 4 : 2) * least) return whole_chunk(bytes);
+  return std::min(std::clamp(round_up(bytes / 4, kStep), least, kPiece), slot_bytes());
 }
 
 void Staging::give_pages() {

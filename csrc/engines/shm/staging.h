@@ -15,6 +15,10 @@
 
 namespace customccl::shm {
 
+// Who of the ranks stages and who reads: all do both; or one side only writes while the other only reads, so that pieces have both work at
+// once: from one rank to all, or from each to one.
+enum class Traffic : std::uint8_t { kBothWays, kFromOne, kToOne };
+
 // Every rank's staging: kSlots slots in its own arena into which it copies what peers shall read. Slot of turn t: t mod kSlots;
 // at least two are needed (control_block.h). Made when a group first needs it.
 //
@@ -42,6 +46,7 @@ class Staging {
   static constexpr std::size_t kStep = 4096;
   static constexpr std::size_t kPiece = 64 << 10;
   static constexpr std::size_t kLeastPiece = 16 << 10;
+  static constexpr std::size_t kLongPiece = 128 << 10;
   static constexpr std::size_t kGapAbove = 8 << 10;
   static constexpr std::size_t kGapUpTo = 64 << 10;
   static constexpr std::size_t kFirstPlaces = 32;
@@ -65,14 +70,14 @@ class Staging {
   std::size_t bytes() const { return bare_ ? 0 : own_.bytes; }
 
   std::size_t slot_bytes() const { return members_.slot_bytes(); }
-  // How much a rank that stages `bytes` in all stages per turn at most. `one_way`: for others, who stage nothing then.
-  std::size_t chunk_bytes(std::size_t bytes, bool one_way = false) const {
-    if (bytes > slot_bytes()) return slot_bytes() / 2;
-    return one_way ? piece_bytes(bytes) : slot_bytes();
+  // How much a rank that stages `bytes` in all stages per turn at most.
+  std::size_t chunk_bytes(std::size_t bytes, Traffic traffic = Traffic::kBothWays) const {
+    if (traffic != Traffic::kBothWays && members_.enough_processors()) return piece_bytes(bytes, traffic);
+    return whole_chunk(bytes);
   }
   // Where chunks of so many bytes lie (the `room` of slot()): of several chunks all at the start of their slots, but for pieces that move on.
-  std::size_t room_for(std::size_t chunk, std::size_t chunks, bool one_way = false) const {
-    const bool moves_on = one_way && chunk <= kPiece && !pieces_stay();
+  std::size_t room_for(std::size_t chunk, std::size_t chunks, Traffic traffic = Traffic::kBothWays) const {
+    const bool moves_on = traffic != Traffic::kBothWays && chunk <= kLongPiece && !pieces_stay();
     return chunks > 1 && !moves_on ? slot_bytes() : chunk;
   }
   // Where an operation that uses `room` bytes per turn stages at `turn`, by stores of a kind.
@@ -95,8 +100,10 @@ class Staging {
  private:
   Status make_own();
   Status find_all();
-  // Where one side only writes and the other only reads, pieces have both work at once.
-  std::size_t piece_bytes(std::size_t bytes) const;
+  std::size_t whole_chunk(std::size_t bytes) const {
+    return bytes > slot_bytes() ? slot_bytes() / 2 : slot_bytes();
+  }
+  std::size_t piece_bytes(std::size_t bytes, Traffic traffic) const;
   // Not measured otherwise there.
   static bool pieces_stay() { return cores_on_mesh() || strings_write_lines(); }
   struct Place { std::size_t slot, offset; };

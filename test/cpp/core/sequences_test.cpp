@@ -49,6 +49,23 @@ TEST(Groups, StayRightAsTheirStagingOpensMorePlaces) {
   }
 }
 
+// One side writes while the other reads, in pieces that move on (staging.h): from some KiB to beyond a slot, between operations that
+// use the same staging otherwise.
+TEST(Groups, StayRightWhereOneSideOnlyWrites) {
+  run_threads(2, [](const Rank& rank) {
+    const auto group = rank.join("g");
+    for (int i = 0; i < rounds(300); ++i) {
+      for (const Op op : {Op::kBroadcast, Op::kAllReduce, Op::kGather, Op::kScatter, Op::kReduce}) {
+        const std::size_t count = (std::size_t{1} << (10 + i % 9)) + static_cast<std::size_t>(i % 7) * 37;
+        const Trial trial = even_trial(op, 2, DType::kFloat32, count);
+        const Part part(trial, rank.number());
+        ASSERT_TRUE(group->run(part.call()).ok()) << i << ": " << trial.describe();
+        ASSERT_EQ(part.verify(), "") << i << ": " << trial.describe();
+      }
+    }
+  });
+}
+
 TEST(Groups, OverTheSameRanksWorkFromTwoThreadsAtOnce) {
   run_threads(3, [&](const Rank& rank) {
     const auto work = [&rank](const std::string& name, std::uint64_t seed) {
