@@ -65,8 +65,7 @@ Status Members::meet(const GroupSpec& spec, Bootstrap& bootstrap, const Deadline
   }
   const double limit = cgroup_cpu_limit();
   members->enough_processors_ = static_cast<int>(members->cpus_.count()) >= spec.size;
-  members->processor_each_ =
-      members->enough_processors_ && (limit == 0 || limit >= static_cast<double>(spec.size));
+  members->processor_each_ = members->enough_processors_ && (limit == 0 || limit >= static_cast<double>(spec.size));
   members->tell_whether_memory_is_read();
   out = std::move(members);
   return {};

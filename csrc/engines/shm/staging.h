@@ -100,9 +100,7 @@ class Staging {
  private:
   Status make_own();
   Status find_all();
-  std::size_t whole_chunk(std::size_t bytes) const {
-    return bytes > slot_bytes() ? slot_bytes() / 2 : slot_bytes();
-  }
+  std::size_t whole_chunk(std::size_t bytes) const { return bytes > slot_bytes() ? slot_bytes() / 2 : slot_bytes(); }
   std::size_t piece_bytes(std::size_t bytes, Traffic traffic) const;
   // Not measured otherwise there.
   static bool pieces_stay() { return cores_on_mesh() || strings_write_lines(); }
