@@ -135,10 +135,13 @@ def _commit() -> str:
 
 
 def _processor() -> str:
-    for line in (_read("/proc/cpuinfo") or "").splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
+    """Virtual machines call several generations by one name: "AMD EPYC, family 25, model 17"."""
+    first = (_read("/proc/cpuinfo") or "").partition("\n\n")[0]
+    said = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first.splitlines())}
+    name = said.get("model name") or platform.processor() or platform.machine()
+    return name + "".join(
+        f", {what} {said[key]}" for key, what in (("cpu family", "family"), ("model", "model")) if key in said
+    )
 
 
 def _caches() -> list[str]:
