@@ -18,6 +18,7 @@
 
 #include "median.h"
 #include "pin.h"
+#include "rank_process.h"
 #include "streaming.h"
 #include "sync.h"
 
@@ -170,7 +171,7 @@ int main(int argc, char** argv) {
   region = mmap(NULL, 2 * kSyncSamples, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   shared = mmap(NULL, 2 * kLargestWindow, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
   if (region == MAP_FAILED || shared == MAP_FAILED) return 1;
-  rank = fork() == 0 ? 1 : 0;
+  rank = fork_rank() == 0 ? 1 : 0;
   pin_to(atoi(argv[2 + rank]));
   for (int i = 4; i < argc; ++i) {
     const size_t bytes = strtoull(argv[i], NULL, 10); /* a power of two, 64 at least */

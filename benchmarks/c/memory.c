@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "median.h"
+#include "rank_process.h"
 #include "streaming.h"
 #include "sync.h"
 
@@ -58,7 +59,7 @@ int main(int argc, char** argv) {
   void* region = mmap(NULL, 2 * kSyncSamples, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (region == MAP_FAILED || ranks < 1 || ranks > kSyncMaxRanks) return 2;
   int rank = 0;
-  for (int peer = 1; peer < ranks && rank == 0; ++peer) rank = fork() == 0 ? peer : 0;
+  for (int peer = 1; peer < ranks && rank == 0; ++peer) rank = fork_rank() == 0 ? peer : 0;
   for (int i = 3; i < argc; ++i) {
     const size_t bytes = (strtoull(argv[i], NULL, 10) + 63) / 64 * 64;
     char *to = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096), *from = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);

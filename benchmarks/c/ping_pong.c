@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "pin.h"
+#include "rank_process.h"
 #include "sync.h"
 
 enum { kTrips = 2000 };
@@ -56,7 +57,7 @@ int main(int argc, char** argv) {
     if (region == MAP_FAILED) return 1;
     const int a = atoi(argv[i]), b = atoi(argv[i + 1]);
     fflush(stdout);
-    if (fork() == 0) {
+    if (fork_rank() == 0) {
       pin_to(b);
       answer(region);
     }
