@@ -29,7 +29,7 @@ std::size_t Staging::piece_bytes(std::size_t bytes, Traffic traffic) const {
   }
   const std::size_t least = stay ? kPiece : kLeastPiece;
   if (bytes < (stay ? 4 : 2) * least) return whole_chunk(bytes);
-  return std::min(std::clamp(round_up(bytes / 4, kStep), least, kPiece), slot_bytes());
+  return std::clamp(round_up(bytes / 4, kStep), least, kPiece);
 }
 
 void Staging::give_pages() {

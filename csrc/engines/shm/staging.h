@@ -72,12 +72,11 @@ class Staging {
   std::size_t slot_bytes() const { return members_.slot_bytes(); }
   // How much a rank that stages `bytes` in all stages per turn at most.
   std::size_t chunk_bytes(std::size_t bytes, Traffic traffic = Traffic::kBothWays) const {
-    if (traffic != Traffic::kBothWays && members_.enough_processors()) return piece_bytes(bytes, traffic);
-    return whole_chunk(bytes);
+    return in_pieces(traffic) ? piece_bytes(bytes, traffic) : whole_chunk(bytes);
   }
   // Where chunks of so many bytes lie (the `room` of slot()): of several chunks all at the start of their slots, but for pieces that move on.
   std::size_t room_for(std::size_t chunk, std::size_t chunks, Traffic traffic = Traffic::kBothWays) const {
-    const bool moves_on = traffic != Traffic::kBothWays && chunk <= kLongPiece && !pieces_stay();
+    const bool moves_on = in_pieces(traffic) && chunk <= kLongPiece && !pieces_stay();
     return chunks > 1 && !moves_on ? slot_bytes() : chunk;
   }
   // Where an operation that uses `room` bytes per turn stages at `turn`, by stores of a kind.
@@ -100,6 +99,7 @@ class Staging {
  private:
   Status make_own();
   Status find_all();
+  bool in_pieces(Traffic traffic) const { return traffic != Traffic::kBothWays && members_.enough_processors(); }
   std::size_t whole_chunk(std::size_t bytes) const { return bytes > slot_bytes() ? slot_bytes() / 2 : slot_bytes(); }
   std::size_t piece_bytes(std::size_t bytes, Traffic traffic) const;
   // Not measured otherwise there.
