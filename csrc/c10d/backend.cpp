@@ -65,11 +65,18 @@ CustomBackend::WorkPtr CustomBackend::begin(PreparedCall&& prepared, Label label
   std::optional<Clock::time_point> begun;
   if (C10_UNLIKELY(timed())) begun = Clock::now();
   Maker maker(prepared, limit, held, begun);
+  c10::intrusive_ptr<DoneWork> done;
+  const auto make_done = [&] { done = c10::make_intrusive<DoneWork>(label.type, limit, held.results(label)); };
+  // A receiver has time before its message comes, and none after; who has something to send is the sooner done without.
+  const bool receives = prepared.call().op == Op::kRecv;
+  if (receives) make_done();
   Ended ended;
   if (!group_->begin(prepared.sealed(), ended, maker)) return make_work({maker.made()}, label, held, true, {});
+  if (!receives) make_done();
   std::optional<Nanos> took;
   if (C10_UNLIKELY(begun.has_value())) took = Clock::now() - *begun;
-  return c10::make_intrusive<DoneWork>(label.type, ended, limit, took, held.results(label));
+  done->end(ended, took);
+  return done;
 }
 
 CustomBackend::WorkPtr CustomBackend::launch_all(std::vector<PreparedCall> calls, bool async, Label label,

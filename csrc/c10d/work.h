@@ -142,9 +142,13 @@ class DoneWork final : public ::c10d::Work {
  public:
   explicit DoneWork(::c10d::OpType type = ::c10d::OpType::UNKNOWN) : Work(-1, type) {}
   DoneWork(::c10d::OpType type, std::uint64_t key, Nanos took) : Work(-1, type), key_(key), took_(took) {}
-  // Of an asynchronous call.
-  DoneWork(::c10d::OpType type, const Ended& ended, Nanos limit, std::optional<Nanos> took, at::TensorList outputs)
-      : Work(-1, type), outputs_(outputs.begin(), outputs.end()), took_(took), ended_(ended), limit_(limit) {}
+  // Of an asynchronous call, which ends with end().
+  DoneWork(::c10d::OpType type, Nanos limit, at::TensorList outputs)
+      : Work(-1, type), outputs_(outputs.begin(), outputs.end()), limit_(limit) {}
+  void end(const Ended& ended, std::optional<Nanos> took) {
+    ended_ = ended;
+    took_ = took;
+  }
   // The memory of the last one is kept for the next: a Work seldom outlives its call.
   static void* operator new(std::size_t bytes) {
     void* kept = spare.exchange(nullptr, std::memory_order_acquire);

@@ -90,10 +90,11 @@ Status ShmEngine::stage(Operation& op, Line& line) {
   if (Status status = staging_.ensure_own(); !status.ok()) return status;
   if (op.measured) {
     staging_.take_mapped();
-    resumed_ = Clock::now();
+    stopwatch_.reset(info(op.call->op).has_root);
+    run_measured(op);
+  } else {
+    op.algorithm->run(context_, op, 0);
   }
-  op.algorithm->run(context_, op, 0);
-  if (op.measured) spent_ = Clock::now() - resumed_;
   shown_.show(*op.call, line);
   return {};
 }
@@ -111,12 +112,22 @@ Step ShmEngine::advance(Operation& op, Status& failure) {
       if (Status status = enter(op, same); !status.ok()) return failed(std::move(status), failure);
     }
   }
-  algorithm.run(context_, op, op.phase);
+  if (op.measured) [[unlikely]] {
+    run_measured(op);
+  } else {
+    algorithm.run(context_, op, op.phase);
+  }
   if (op.phase != op.last_phase || op.reads_shown) [[unlikely]]
     return go_on(op, failure);
   if (algorithm.uses_staging) [[unlikely]]
     end_staged(op);
   return Step::kDone;
+}
+
+void ShmEngine::run_measured(Operation& op) {
+  stopwatch_.start(Clock::now());
+  op.algorithm->run(context_, op, op.phase);
+  stopwatch_.pause(Clock::now(), op.phase == 0);
 }
 
 Step ShmEngine::go_on(Operation& op, Status& failure) {
@@ -150,7 +161,7 @@ void ShmEngine::end_staged(const Operation& op) {
 }
 
 void ShmEngine::learn_from(const Operation& op) {
-  const Nanos took = spent_ + (Clock::now() - resumed_);
+  const Nanos took = stopwatch_.total(Clock::now());
   if (staging_.take_mapped()) {
     store_policy().forget(op.store, op.staged_bytes, teaches(op));
   } else {
@@ -169,7 +180,6 @@ void ShmEngine::fetch_staged(const Operation& op) {
 }
 
 Status ShmEngine::enter(Operation& op, bool same) {
-  if (op.measured) resumed_ = Clock::now();
   const bool personal = is_personal(op.call->op);
   if (!same || (personal && !pairs_.uniform())) {
     if (Status status = compare_records(op); !status.ok()) return status;

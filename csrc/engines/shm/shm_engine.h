@@ -5,6 +5,7 @@
 #include "engines/engine.h"
 #include "engines/shm/algorithm.h"
 #include "engines/shm/shm_packet_port.h"
+#include "engines/shm/stopwatch.h"
 #include "engines/shm/store_policy.h"
 
 namespace customccl::shm {
@@ -44,6 +45,7 @@ class ShmEngine final : public Engine {
   StorePolicy& store_policy() { return shown_.shows_input() ? shown_store_policy_ : store_policy_; }
   // Phase 0 of what goes through staging, or is shown.
   [[gnu::hot]] Status stage(Operation& op, Line& line);
+  [[gnu::noinline]] void run_measured(Operation& op);
   // Tells what this rank has called, for who sees that not all have called the same.
   void record(const Operation& op);
   bool recorded(const Operation& op, int member) const {
@@ -65,8 +67,7 @@ class ShmEngine final : public Engine {
   std::uint64_t turn_ = 0;  // the last one published by this rank
   // Of the running operation:
   std::uint64_t signature_ = 0;
-  Clock::time_point resumed_{};  // when its phase 0, then its phase 1 began, where it is measured
-  Nanos spent_{0};               // in phase 0: the wait for late peers that follows does not count
+  Stopwatch stopwatch_;  // where it is measured
   Context context_;
 
   Staging staging_;

@@ -83,16 +83,19 @@ void StorePolicy::learn(Class& known, Store store, std::size_t bytes, double cos
     known.doubted = false;
     return;
   }
-  const bool slow = store == known.preferred() && best != 0 && cost > 2 * best;
+  const double limit = bytes <= kMovesOn || known.count < known.trusted ? kMuchSlower : kSlower;
+  const bool slow = store == known.preferred() && best != 0 && cost > limit * best;
   known.least = slow && known.slow > 0 ? std::min(known.least, cost) : cost;
   known.slow = slow ? known.slow + 1 : 0;
-  if (known.slow >= 3) {
+  if (known.slow == kDoubtful) {
     best = known.least;
     known.slow = 0;
     known.doubted = true;
+    known.trusted = known.count + kTrust;
     known.try_in_row(other_than(store), bytes);
     return;
   }
+  if (slow) return;
   // A disturbed operation can only look slow: follow a better figure at once, a worse one slowly, however much worse it is. One
   // that had to map staging or lost its processor takes a hundred times as long.
   best = best == 0 || cost < best ? cost : best + (std::min(cost, 2 * best) - best) / 8;

@@ -13,9 +13,10 @@ namespace customccl::shm {
 // caches (each line must be taken back) and non-temporal ones are not; within one cache it is often the other way round. Which
 // case this is cannot be read off any table in a virtual machine, and changes when the hypervisor moves a core. So it is measured
 // on the operations themselves, per size class: the first ones try both, the faster stays, now and then the other is tried
-// again, and at once when three in a row took twice what was known, or when another size has found that it is faster by now: when
-// cores come together, non-temporal stores do not become slower. (64 MiB: 11 ms by those, 7 by plain ones.) The choice concerns
-// only the writer, so ranks need not agree; as they count alike, they try alike. (Figures: docs/performance.md.)
+// again, and at once when three in a row took clearly longer than was known, or when another size has found that it is faster by
+// now: when cores come together, non-temporal stores become slower a little or not at all. (64 MiB by those: far 7.3 ms, near 11 to
+// 12, while plain ones take 7.) The choice concerns only the writer, so ranks need not agree; as they count alike, they try alike.
+// (Figures: docs/performance.md.)
 //
 // Each kind leaves the staging where the other finds it badly: the first plain store after non-temporal ones fetches every line
 // from memory, and only those after it meet them in the cache. So large operations try each kind several times in a row, unless
@@ -56,15 +57,23 @@ class StorePolicy {
   static constexpr std::uint32_t kRow = 4;          // of the large ones so many in a row,
   static constexpr std::uint32_t kLongRow = 12;     // and by plain stores so many where staging moves on
   static constexpr double kDecisive = 1.3;          // so much faster makes all sizes look again
-  static constexpr std::size_t kClasses = 17;       // by powers of two from kSmall
+  // So many times in a row so much slower than was known, and a kind is doubted. A time may be better than it will ever be again; so
+  // after a doubt it takes more for the next one, until so many operations are over. And where staging moves on, as plain stores are slow
+  // after others.
+  static constexpr std::uint32_t kDoubtful = 3;
+  static constexpr double kSlower = 1.4;
+  static constexpr double kMuchSlower = 2;
+  static constexpr std::uint32_t kTrust = 64;
+  static constexpr std::size_t kClasses = 17;  // by powers of two from kSmall
 
   struct Class {
     bool taught = false;  // by operations that teach; else what others learnt by themselves, for want of better
     std::uint32_t count = 0;
-    std::uint32_t slow = 0;  // measurements in a row that took twice what was known
-    double least = 0;        // the best of them
-    bool doubted = false;    // they were three: the next operations try the other way
-    std::uint32_t row = 0;   // operations to come that try `tried`
+    std::uint32_t slow = 0;     // measurements in a row that were slower than was known
+    double least = 0;           // the best of them
+    bool doubted = false;       // they were kDoubtful: the next operations try the other way
+    std::uint32_t trusted = 0;  // until so many operations only much slower is slow
+    std::uint32_t row = 0;      // operations to come that try `tried`
     Store tried = Store::kPlain;
     std::array<double, 2> cost{0, 0};  // ns per byte, by Store; 0 = not known
     bool look_again = false;           // another size has found that the other kind is faster by now

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <vector>
 
 // How a rank learns by which kind of store it writes its staging.
@@ -49,6 +50,41 @@ TEST(StorePolicy, FollowsWithinAFewOperationsThatAreLarge) {
     EXPECT_GE(operations(policy, 10, other), 6);
     EXPECT_GE(operations(policy, 100, other), 98);
   }
+}
+
+// Microseconds that an operation takes by each kind.
+struct Costs {
+  int plain;
+  int streaming;
+  int of(Store store) const { return store == Store::kPlain ? plain : streaming; }
+};
+
+int plainly_written(StorePolicy& policy, int times, const std::function<Costs(int)>& costs) {
+  int written = 0;
+  for (int i = 0; i < times; ++i) {
+    bool measure = false;
+    const Store store = policy.choose(64 << 20, true, measure);
+    written += store == Store::kPlain ? 1 : 0;
+    if (measure) policy.observe(store, 64 << 20, true, std::chrono::microseconds(costs(i).of(store)));
+  }
+  return written;
+}
+
+// 64 MiB between cores that come together, and part again.
+TEST(StorePolicy, DoubtsAKindThatIsSomewhatSlowerThanItWas) {
+  const auto far = [](int) { return Costs{35000, 7300}; };
+  const auto near = [](int) { return Costs{7000, 11500}; };
+  StorePolicy policy;
+  EXPECT_LT(plainly_written(policy, 200, far), 10);
+  EXPECT_GE(plainly_written(policy, 20, near), 16);
+  EXPECT_LE(plainly_written(policy, 20, far), 4);
+}
+
+TEST(StorePolicy, DoesNotTryAgainAndAgainForATimeThatWasBetterThanAllOthers) {
+  const auto lucky = [](int number) { return Costs{35000, number % 10 == 0 ? 4300 : 7300}; };
+  StorePolicy policy;
+  plainly_written(policy, 200, lucky);
+  EXPECT_LE(plainly_written(policy, 640, lucky), 20);
 }
 
 TEST(StorePolicy, FindsAKindThatIsSlowRightAfterTheOther) {
