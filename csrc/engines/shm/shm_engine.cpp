@@ -90,7 +90,7 @@ Status ShmEngine::stage(Operation& op, Line& line) {
   if (Status status = staging_.ensure_own(); !status.ok()) return status;
   if (op.measured) {
     staging_.take_mapped();
-    stopwatch_.reset(info(op.call->op).has_root);
+    stopwatch_ = Stopwatch();
     run_measured(op);
   } else {
     op.algorithm->run(context_, op, 0);
@@ -125,9 +125,9 @@ Step ShmEngine::advance(Operation& op, Status& failure) {
 }
 
 void ShmEngine::run_measured(Operation& op) {
-  stopwatch_.start(Clock::now());
+  stopwatch_.begin_phase(Clock::now());
   op.algorithm->run(context_, op, op.phase);
-  stopwatch_.pause(Clock::now(), op.phase == 0);
+  if (op.phase == 0) stopwatch_.pause(Clock::now());  // what follows is the wait for late ranks
 }
 
 Step ShmEngine::go_on(Operation& op, Status& failure) {
