@@ -81,6 +81,8 @@ void StorePolicy::learn(Class& known, Store store, std::size_t bytes, double cos
   if (known.doubted && store == known.tried) {
     best = cost;  // what was known of it is of another time
     known.doubted = false;
+    known.trust = known.preferred() == store ? kLeastTrust : std::min(2 * known.trust, kMostTrust);
+    known.trusted = known.count + known.trust;
     return;
   }
   const double limit = bytes <= kMovesOn || known.count < known.trusted ? kMuchSlower : kSlower;
@@ -91,7 +93,6 @@ void StorePolicy::learn(Class& known, Store store, std::size_t bytes, double cos
     best = known.least;
     known.slow = 0;
     known.doubted = true;
-    known.trusted = known.count + kTrust;
     known.try_in_row(other_than(store), bytes);
     return;
   }

@@ -58,12 +58,13 @@ class StorePolicy {
   static constexpr std::uint32_t kLongRow = 12;     // and by plain stores so many where staging moves on
   static constexpr double kDecisive = 1.3;          // so much faster makes all sizes look again
   // So many times in a row so much slower than was known, and a kind is doubted. A time may be better than it will ever be again; so
-  // after a doubt it takes more for the next one, until so many operations are over. And where staging moves on, as plain stores are slow
-  // after others.
+  // after a doubt it takes more for the next one, until so many operations are over; twice as many after each doubt that changed
+  // nothing. And where staging moves on, as plain stores are slow after others.
   static constexpr std::uint32_t kDoubtful = 3;
   static constexpr double kSlower = 1.4;
   static constexpr double kMuchSlower = 2;
-  static constexpr std::uint32_t kTrust = 64;
+  static constexpr std::uint32_t kLeastTrust = 8;
+  static constexpr std::uint32_t kMostTrust = 128;
   static constexpr std::size_t kClasses = 17;  // by powers of two from kSmall
 
   struct Class {
@@ -73,7 +74,8 @@ class StorePolicy {
     double least = 0;           // the best of them
     bool doubted = false;       // they were kDoubtful: the next operations try the other way
     std::uint32_t trusted = 0;  // until so many operations only much slower is slow
-    std::uint32_t row = 0;      // operations to come that try `tried`
+    std::uint32_t trust = kLeastTrust;
+    std::uint32_t row = 0;  // operations to come that try `tried`
     Store tried = Store::kPlain;
     std::array<double, 2> cost{0, 0};  // ns per byte, by Store; 0 = not known
     bool look_again = false;           // another size has found that the other kind is faster by now

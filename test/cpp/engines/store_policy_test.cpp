@@ -76,8 +76,10 @@ TEST(StorePolicy, DoubtsAKindThatIsSomewhatSlowerThanItWas) {
   const auto near = [](int) { return Costs{7000, 11500}; };
   StorePolicy policy;
   EXPECT_LT(plainly_written(policy, 200, far), 10);
-  EXPECT_GE(plainly_written(policy, 20, near), 16);
-  EXPECT_LE(plainly_written(policy, 20, far), 4);
+  for (int times = 0; times < 5; ++times) {
+    EXPECT_GE(plainly_written(policy, 20, near), 12);  // one of them looks the other way by turns
+    EXPECT_LE(plainly_written(policy, 20, far), 4);
+  }
 }
 
 TEST(StorePolicy, DoesNotTryAgainAndAgainForATimeThatWasBetterThanAllOthers) {
