@@ -72,9 +72,9 @@ CustomBackend::WorkPtr CustomBackend::begin(PreparedCall&& prepared, Label label
   if (receives) make_done();
   Ended ended;
   if (!group_->begin(prepared.sealed(), ended, maker)) return make_work({maker.made()}, label, held, true, {});
-  if (!receives) make_done();
   std::optional<Nanos> took;
   if (C10_UNLIKELY(begun.has_value())) took = Clock::now() - *begun;
+  if (!receives) make_done();
   done->end(ended, took);
   return done;
 }

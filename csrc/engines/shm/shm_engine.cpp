@@ -91,10 +91,8 @@ Status ShmEngine::stage(Operation& op, Line& line) {
   if (op.measured) {
     staging_.take_mapped();
     stopwatch_ = Stopwatch();
-    run_measured(op);
-  } else {
-    op.algorithm->run(context_, op, 0);
   }
+  run_phase(op);
   shown_.show(*op.call, line);
   return {};
 }
@@ -112,11 +110,7 @@ Step ShmEngine::advance(Operation& op, Status& failure) {
       if (Status status = enter(op, same); !status.ok()) return failed(std::move(status), failure);
     }
   }
-  if (op.measured) [[unlikely]] {
-    run_measured(op);
-  } else {
-    algorithm.run(context_, op, op.phase);
-  }
+  run_phase(op);
   if (op.phase != op.last_phase || op.reads_shown) [[unlikely]]
     return go_on(op, failure);
   if (algorithm.uses_staging) [[unlikely]]

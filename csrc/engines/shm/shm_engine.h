@@ -45,6 +45,11 @@ class ShmEngine final : public Engine {
   StorePolicy& store_policy() { return shown_.shows_input() ? shown_store_policy_ : store_policy_; }
   // Phase 0 of what goes through staging, or is shown.
   [[gnu::hot]] Status stage(Operation& op, Line& line);
+  [[gnu::always_inline]] void run_phase(Operation& op) {
+    if (op.measured) [[unlikely]]
+      return run_measured(op);
+    op.algorithm->run(context_, op, op.phase);
+  }
   [[gnu::noinline]] void run_measured(Operation& op);
   // Tells what this rank has called, for who sees that not all have called the same.
   void record(const Operation& op);

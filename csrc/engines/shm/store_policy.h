@@ -14,8 +14,8 @@ namespace customccl::shm {
 // case this is cannot be read off any table in a virtual machine, and changes when the hypervisor moves a core. So it is measured
 // on the operations themselves, per size class: the first ones try both, the faster stays, now and then the other is tried
 // again, and at once when three in a row took clearly longer than was known, or when another size has found that it is faster by
-// now: when cores come together, non-temporal stores become slower a little or not at all. (64 MiB by those: far 7.3 ms, near 11 to
-// 12, while plain ones take 7.) The choice concerns only the writer, so ranks need not agree; as they count alike, they try alike.
+// now: when cores come together, non-temporal stores need not become slower. (1 MiB 125 us far, 162 near; 64 MiB 7.3 ms and 11 to 12,
+// where plain ones then take 7.) The choice concerns only the writer, so ranks need not agree; as they count alike, they try alike.
 // (Figures: docs/performance.md.)
 //
 // Each kind leaves the staging where the other finds it badly: the first plain store after non-temporal ones fetches every line

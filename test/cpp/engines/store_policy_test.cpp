@@ -26,6 +26,24 @@ int operations(StorePolicy& policy, int times, Store faster, std::size_t bytes =
   return written;
 }
 
+// Microseconds that an operation takes by each kind.
+struct Costs {
+  int plain;
+  int streaming;
+  int of(Store store) const { return store == Store::kPlain ? plain : streaming; }
+};
+
+int plainly_written(StorePolicy& policy, int times, std::size_t bytes, const std::function<Costs(int)>& costs) {
+  int written = 0;
+  for (int i = 0; i < times; ++i) {
+    bool measure = false;
+    const Store store = policy.choose(bytes, true, measure);
+    written += store == Store::kPlain ? 1 : 0;
+    if (measure) policy.observe(store, bytes, true, std::chrono::microseconds(costs(i).of(store)));
+  }
+  return written;
+}
+
 TEST(StorePolicy, TriesBothThenKeepsTheFasterAndLooksAgainNowAndThen) {
   for (const Store faster : {Store::kPlain, Store::kStreaming}) {
     StorePolicy policy;
@@ -52,41 +70,23 @@ TEST(StorePolicy, FollowsWithinAFewOperationsThatAreLarge) {
   }
 }
 
-// Microseconds that an operation takes by each kind.
-struct Costs {
-  int plain;
-  int streaming;
-  int of(Store store) const { return store == Store::kPlain ? plain : streaming; }
-};
-
-int plainly_written(StorePolicy& policy, int times, const std::function<Costs(int)>& costs) {
-  int written = 0;
-  for (int i = 0; i < times; ++i) {
-    bool measure = false;
-    const Store store = policy.choose(64 << 20, true, measure);
-    written += store == Store::kPlain ? 1 : 0;
-    if (measure) policy.observe(store, 64 << 20, true, std::chrono::microseconds(costs(i).of(store)));
-  }
-  return written;
-}
-
 // 64 MiB between cores that come together, and part again.
 TEST(StorePolicy, DoubtsAKindThatIsSomewhatSlowerThanItWas) {
   const auto far = [](int) { return Costs{35000, 7300}; };
   const auto near = [](int) { return Costs{7000, 11500}; };
   StorePolicy policy;
-  EXPECT_LT(plainly_written(policy, 200, far), 10);
+  EXPECT_LT(plainly_written(policy, 200, 64 << 20, far), 10);
   for (int times = 0; times < 5; ++times) {
-    EXPECT_GE(plainly_written(policy, 20, near), 12);  // four may be the tries of every 128th
-    EXPECT_LE(plainly_written(policy, 20, far), 4);
+    EXPECT_GE(plainly_written(policy, 20, 64 << 20, near), 12);  // four may be the tries of every 128th
+    EXPECT_LE(plainly_written(policy, 20, 64 << 20, far), 4);
   }
 }
 
 TEST(StorePolicy, DoesNotTryAgainAndAgainForATimeThatWasBetterThanAllOthers) {
   const auto lucky = [](int number) { return Costs{35000, number % 10 == 0 ? 4300 : 7300}; };
   StorePolicy policy;
-  plainly_written(policy, 200, lucky);
-  EXPECT_LE(plainly_written(policy, 640, lucky), 20);
+  plainly_written(policy, 200, 64 << 20, lucky);
+  EXPECT_LE(plainly_written(policy, 640, 64 << 20, lucky), 20);
 }
 
 TEST(StorePolicy, FindsAKindThatIsSlowRightAfterTheOther) {
@@ -121,14 +121,7 @@ TEST(StorePolicy, LearnsEachSizeClassByItself) {
 // Cores that come together make plain stores faster, and non-temporal ones no slower: nothing but a trial shows it.
 TEST(StorePolicy, AllSizesLookAgainWhenOneHasFoundThatTheOtherKindIsFaster) {
   const auto run = [](StorePolicy& policy, int times, std::size_t bytes, int plain) {
-    int written = 0;
-    for (int i = 0; i < times; ++i) {
-      bool measure = false;
-      const Store store = policy.choose(bytes, true, measure);
-      written += store == Store::kPlain ? 1 : 0;
-      if (measure) policy.observe(store, bytes, true, std::chrono::microseconds(store == Store::kPlain ? plain : 110));
-    }
-    return written;
+    return plainly_written(policy, times, bytes, [plain](int) { return Costs{plain, 110}; });
   };
   StorePolicy policy;
   for (const std::size_t bytes : {4096, 64 << 10, 64 << 20}) run(policy, 1000, bytes, 300);
