@@ -80,7 +80,6 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
         made.limits = replace(made.limits, seconds=arguments.seconds)
     if arguments.rounds:
         made.limits = Limits(made.limits.seconds, arguments.rounds, arguments.rounds)
-        made.c_rounds = made.c_large_rounds = arguments.rounds
     made.c_level = made.c_level and not arguments.no_c
     return made
 

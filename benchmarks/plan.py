@@ -59,10 +59,7 @@ class Plan:
     c_level: bool = True
     c_sizes: list[int] = field(default_factory=list)
     c_coarse_sizes: list[int] = field(default_factory=list)
-    c_rounds: int = 5
-    c_large_rounds: int = 2  # sizes above 1 MiB take part in so many rounds
-    c_seconds: float = 0.02  # per cell and turn
-    c_budget: float = 60.0  # seconds per number of ranks after which no new round begins
+    c_seconds: float = 60.0  # per number of ranks; a cell that begins later gets the fewest rounds
 
     def cells(self, ranks: int) -> list[Cell]:
         if ranks in self.detailed:
@@ -94,15 +91,14 @@ class Plan:
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
-    def c_cells(self, ranks: int, number: int = 0) -> list[Cell]:
-        """The C level in round `number`: one style, float32."""
+    def c_cells(self, ranks: int) -> list[Cell]:
+        """The C level: one style, float32."""
         if not self.c_level:
             return []
         fine = ranks in self.detailed
         wanted = [name for name in self.operations if name != "coalesced" and (fine or name in _COMMON)]
         sizes = self.c_sizes if fine else self.c_coarse_sizes
-        cells = [Cell(name, C_STYLE, "float32", size) for name in wanted for size in _sizes_of(name, sizes)]
-        return [cell for cell in cells if number < self.c_large_rounds or cell.size <= MIB]
+        return [Cell(name, C_STYLE, "float32", size) for name in wanted for size in _sizes_of(name, sizes)]
 
     @staticmethod
     def from_dict(values: dict[str, Any]) -> "Plan":
@@ -159,8 +155,7 @@ def quick(ranks: list[int], peers: list[str]) -> Plan:
         message_sizes=[32 * KIB, 512 * KIB],
         most_seconds=180.0,
         c_sizes=[8, 64 * KIB, MIB, 16 * MIB],
-        c_rounds=3,
-        c_budget=25.0,
+        c_seconds=20.0,
     )
 
 
@@ -182,7 +177,7 @@ def full(ranks: list[int], peers: list[str]) -> Plan:
         most_seconds=260.0,
         c_sizes=list(C_SIZES),
         c_coarse_sizes=[8, 64 * KIB, MIB, 16 * MIB],
-        c_budget=100.0,
+        c_seconds=100.0,
     )
 
 
@@ -200,8 +195,7 @@ def big(ranks: list[int], peers: list[str]) -> Plan:
         dtypes=["float32"],
         coarse_seconds=50.0,
         c_coarse_sizes=list(COARSE_SIZES),
-        c_rounds=3,
-        c_budget=35.0,
+        c_seconds=35.0,
     )
 
 

@@ -58,9 +58,7 @@ class Line:
         return intervals.summary(self.samples(peer)) if peer in self.peers else None
 
     def quiet(self, peer: str) -> bool:
-        # At the C level a round is one run of each library, so few that their interval is their range.
-        jitters = self.level == "c" or peer not in (*OUR_WAYS, *BARE)
-        return intervals.quiet(self.samples(peer), self.oversubscribed, jitters)
+        return intervals.quiet(self.samples(peer), self.oversubscribed, jitters=peer not in (*OUR_WAYS, *BARE))
 
     def slack(self, *peers: str) -> float:
         """The factor by which a ratio or time of these may be wrong: 1 if all pass the A/A gate."""

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 SHORT_CALL = 1e-3  # seconds; longer calls go one by one
 PATIENCE = 4  # a busy machine does not make a run endless
 FEWEST_ROUNDS = 3
+PROGRAM_TURN = 2e-3  # seconds of timed calls
+MOST_CALLS = 100
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,12 @@ def burst_for(seconds: float, longest: float, crowded: bool) -> Burst:
     """The burst of a peer whose calls take this long, beside one whose calls take longest."""
     warm = 4 if crowded else 1
     return Burst(warm if seconds < SHORT_CALL else 0, 4 if longest < SHORT_CALL else 1)
+
+
+def program_burst(seconds: float, crowded: bool) -> Burst:
+    """The burst of a program of the C level: to wake it takes so long that its turn has to last for a while."""
+    timed = max(1, min(MOST_CALLS, int(PROGRAM_TURN / max(seconds, 1e-9))))
+    return Burst(max(timed // 4, 4 if crowded else 1) if seconds < SHORT_CALL else 0, timed)
 
 
 def enough(rounds: int, seconds: float, limits: Limits) -> bool:

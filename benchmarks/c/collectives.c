@@ -1,11 +1,18 @@
 /* The C level: the same program for every library, compiled with one peer_*.c.
  * BENCHMARKS_PROCESSORS, "0 2 ...": rank r is pinned to the r-th one, whatever the library or its launcher did.
  *
- * collectives REGION_FILE SECONDS OPERATION:ELEMENTS...
+ * collectives REGION_FILE COMMANDS
  *
- * For each cell (elements of the full tensor): warms up, then calls until SECONDS have passed; before each call the input is
- * written anew and the ranks meet at a barrier of our own. Rank 0 prints a JSON line: the operation, the elements, how many
- * results were wrong on all ranks, and nanoseconds per call, the maximum over ranks. The region is a file of zeros.
+ * Rank r does what is written to the named pipe COMMANDS-r, the same for all ranks, until it is closed; between commands it
+ * sleeps, so that other libraries can have their turns. Rank 0 prints an answer, a line of JSON, at the start and to each:
+ *
+ *   exchange             what the slowest rank needs for a bare exchange of flags
+ *   cell NAME ELEMENTS   makes and fills the buffers for an operation on a full tensor of so many elements, calls it once from
+ *                        spoilt outputs and a few times more: how many results were wrong on all ranks, and what a call takes
+ *                        with the writing of its input
+ *   calls WARM TIMED     calls it so often: nanoseconds of each timed call, the maximum over ranks
+ *
+ * Before each call the input is written anew and the ranks meet at a barrier of our own. The region is a file of zeros.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -20,7 +27,8 @@
 #include "pin.h"
 #include "sync.h"
 
-enum { kMostCalls = 200, kLeastCalls = 4, kWarmCalls = 5, kPeriod = 13 };
+enum { kMostCalls = 200, kWarmCalls = 9, kPeriod = 13 };
+static const int64_t kLongCall = 20000000; /* nanoseconds */
 
 static const char* const kNames[kOps] = {"all_reduce", "reduce",  "broadcast",  "all_gather",        "gather",   "reduce_scatter",
                                          "scatter",    "all_to_all", "all_to_all_skewed", "send_recv", "barrier"};
@@ -150,48 +158,59 @@ static int64_t wrong_results(struct cell* c) {
   return worst(wrong);
 }
 
-static void print(const struct cell* c, size_t elements, int64_t wrong, int calls) {
-  printf("{\"operation\": \"%s\", \"elements\": %zu, \"wrong\": %lld, \"samples\": [", kNames[c->op], elements, (long long)wrong);
-  for (int i = 0; i < calls; ++i) {
-    int64_t most = 0;
-    for (int peer = 0; peer < ranks; ++peer) {
-      const int64_t sample = sync_samples(region)[peer * kMostCalls + i];
-      most = sample > most ? sample : most;
-    }
-    printf("%s%lld", i == 0 ? "" : ", ", (long long)most);
-  }
-  printf("]}\n");
-  fflush(stdout);
+static void make(struct cell* c, size_t elements) {
+  size_cell(c, elements);
+  c->send = allocate(c->inputs);
+  c->fresh = allocate(c->inputs);
+  c->recv = in_place(c->op) ? c->send : allocate(c->outputs > c->count ? c->outputs : c->count);
+  for (size_t i = 0; i < c->inputs; ++i) c->fresh[i] = value(rank, i);
 }
 
-static void measure(enum bench_op op, size_t elements, double seconds) {
-  struct cell c = {.op = op};
-  size_cell(&c, elements);
-  c.send = allocate(c.inputs);
-  c.fresh = allocate(c.inputs);
-  c.recv = in_place(op) ? c.send : allocate(c.outputs > c.count ? c.outputs : c.count);
-  for (size_t i = 0; i < c.inputs; ++i) c.fresh[i] = value(rank, i);
-  const int64_t wrong = op == kBarrier ? 0 : wrong_results(&c);
-  for (int i = 0; i < kWarmCalls; ++i) {
-    if (worst(call_once(&c)) > 20000000) break;
-  }
-  const int64_t begin = sync_now();
+static void release(struct cell* c) {
+  if (c->recv != c->send) free(c->recv);
+  free(c->send);
+  free(c->fresh);
+}
+
+static void new_cell(struct cell* c, enum bench_op op, size_t elements) {
+  release(c);
+  *c = (struct cell){.op = op};
+  make(c, elements);
+  const int64_t wrong = op == kBarrier ? 0 : wrong_results(c);
+  int64_t slowest[kWarmCalls];
   int calls = 0;
-  for (int64_t more = 1; more && calls < kMostCalls; ++calls) {
-    sync_samples(region)[rank * kMostCalls + calls] = call_once(&c);
-    const int enough = (double)(sync_now() - begin) > seconds * 1e9 && calls + 1 >= kLeastCalls;
-    more = worst(rank == 0 && enough) == 0;
-  }
-  if (rank == 0) print(&c, elements, wrong, calls);
-  meet();
-  if (c.recv != c.send) free(c.recv);
-  free(c.send);
-  free(c.fresh);
+  do {
+    const int64_t begin = sync_now();
+    call_once(c);
+    slowest[calls] = worst(sync_now() - begin);
+  } while (slowest[calls++] < kLongCall && calls < kWarmCalls);
+  if (rank == 0) printf("{\"wrong\": %lld, \"call_ns\": %lld}\n", (long long)wrong, (long long)median(slowest, calls));
 }
 
-static enum bench_op op_named(const char* name, size_t length) {
+static void time_calls(struct cell* c, int warm, int timed) {
+  if (timed > kMostCalls) stop("too many calls at once");
+  for (int i = -warm; i < timed; ++i) {
+    const int64_t duration = call_once(c);
+    if (i >= 0) sync_samples(region)[rank * kMostCalls + i] = duration;
+  }
+  meet();
+  if (rank == 0) {
+    for (int i = 0; i < timed; ++i) {
+      int64_t most = 0;
+      for (int peer = 0; peer < ranks; ++peer) {
+        const int64_t sample = sync_samples(region)[peer * kMostCalls + i];
+        most = sample > most ? sample : most;
+      }
+      printf("%s%lld", i == 0 ? "{\"samples\": [" : ", ", (long long)most);
+    }
+    printf("]}\n");
+  }
+  meet(); /* nobody writes the next samples before these are read */
+}
+
+static enum bench_op op_named(const char* name) {
   for (int op = 0; op < kOps; ++op) {
-    if (strlen(kNames[op]) == length && strncmp(kNames[op], name, length) == 0) return (enum bench_op)op;
+    if (strcmp(kNames[op], name) == 0) return (enum bench_op)op;
   }
   stop("unknown operation");
   return kOps;
@@ -204,20 +223,53 @@ static void pin(void) {
   if (pin_to((int)strtol(at, NULL, 10)) != 0) stop("cannot be pinned to its processor");
 }
 
-int main(int argc, char** argv) {
-  if (peer_start(&argc, &argv, &rank, &ranks) != 0) return 1;
-  pin();
-  const int file = argc < 4 ? -1 : open(argv[1], O_RDWR);
+static void map_region(const char* path) {
+  const int file = open(path, O_RDWR);
   const size_t bytes = kSyncSamples + (size_t)ranks * kMostCalls * sizeof(int64_t);
   region = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-  if (region == MAP_FAILED) stop("usage: collectives REGION_FILE SECONDS OPERATION:ELEMENTS...");
+  if (region == MAP_FAILED) stop("cannot map its region");
   spins = ranks <= sysconf(_SC_NPROCESSORS_ONLN) ? 20000 : 20;
-  const int64_t exchange = bare_exchange();
-  if (rank == 0) printf("{\"version\": \"%s\", \"exchange_ns\": %lld}\n", peer_version(), (long long)exchange);
-  for (int i = 3; i < argc; ++i) {
-    const size_t length = strcspn(argv[i], ":");
-    measure(op_named(argv[i], length), strtoull(argv[i] + length + 1, NULL, 10), atof(argv[2]));
+}
+
+static FILE* open_commands(const char* prefix) {
+  char path[4096];
+  snprintf(path, sizeof path, "%s-%d", prefix, rank);
+  FILE* commands = fopen(path, "r");
+  if (commands == NULL) stop("cannot open its commands");
+  return commands;
+}
+
+static void follow(FILE* commands) {
+  struct cell c = {.op = kBarrier};
+  char line[256], name[32];
+  size_t elements;
+  int warm, timed;
+  while (fgets(line, sizeof line, commands) != NULL) {
+    if (sscanf(line, "cell %31s %zu", name, &elements) == 2) {
+      new_cell(&c, op_named(name), elements);
+    } else if (sscanf(line, "calls %d %d", &warm, &timed) == 2) {
+      time_calls(&c, warm, timed);
+    } else if (strcmp(line, "exchange\n") == 0) {
+      const int64_t exchange = bare_exchange();
+      if (rank == 0) printf("{\"exchange_ns\": %lld}\n", (long long)exchange);
+    } else {
+      stop("unknown command");
+    }
+    fflush(stdout);
   }
+  release(&c);
+}
+
+int main(int argc, char** argv) {
+  if (peer_start(&argc, &argv, &rank, &ranks) != 0) return 1;
+  if (argc != 3) stop("usage: collectives REGION_FILE COMMANDS");
+  pin();
+  map_region(argv[1]);
+  FILE* commands = open_commands(argv[2]);
+  if (rank == 0) printf("{\"version\": \"%s\"}\n", peer_version());
+  fflush(stdout);
+  follow(commands);
+  fclose(commands);
   peer_stop();
   return 0;
 }

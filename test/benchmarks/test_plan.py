@@ -7,7 +7,7 @@ from benchmarks import plan, styles
 from benchmarks.operations import OPERATIONS
 from benchmarks.peers import PEERS
 from benchmarks.plan import Plan
-from benchmarks.sampling import Burst, Limits, burst_for, enough, round_order
+from benchmarks.sampling import Burst, Limits, burst_for, enough, program_burst, round_order
 
 
 @pytest.mark.parametrize("peers", [1, 2, 5])
@@ -68,6 +68,13 @@ def test_who_is_short_warms_up_and_the_longest_says_how_many_are_timed() -> None
     assert burst_for(1e-5, 1e-4, crowded=True) == Burst(4, 4)
     assert burst_for(1e-5, 5e-3, crowded=True) == Burst(4, 1)
     assert burst_for(5e-3, 5e-3, crowded=True) == Burst(0, 1)
+
+
+def test_a_program_that_was_woken_makes_many_short_calls_or_one_long_one() -> None:
+    assert program_burst(1e-6, crowded=False) == Burst(25, 100)
+    assert program_burst(2e-4, crowded=False) == Burst(2, 10)
+    assert program_burst(9e-4, crowded=True) == Burst(4, 2)
+    assert program_burst(5e-2, crowded=True) == Burst(0, 1)
 
 
 @pytest.mark.parametrize("command", ["install", "run", "report", "compare"])

@@ -1,13 +1,14 @@
 """A small real run: two ranks, real backends, a results file and its page."""
 
 import io
-import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from benchmarks import c_level, intervals, results
+from benchmarks import c_level, results
+from benchmarks.c_libraries import Library, libraries
 from benchmarks.plan import OWN_CALLS, Cell, Plan
 from benchmarks.report import page
 from benchmarks.run import run
@@ -61,14 +62,38 @@ def test_a_small_run_writes_samples_that_a_page_is_made_of(tmp_path: Path) -> No
 
 
 @pytest.mark.timeout(300)
-def test_the_c_program_measures_ours_and_finds_all_results_right() -> None:
-    cells = [Cell("all_reduce", "c", "float32", 8), Cell("all_to_all_skewed", "c", "float32", 4096)]
-    cells += [Cell("send_recv", "c", "float32", 64), Cell("barrier", "c", "float32", 0)]
-    library = c_level._MAKERS["customccl"]()
-    version, measured = c_level.run_once(library, 2, cells, 0.001)
-    assert version
-    assert [key[0] for key in measured] == [cell.operation for cell in cells]
-    for line in measured.values():
-        assert line["wrong"] == 0 and len(line["samples"]) >= 4 and min(line["samples"]) > 0
-    json.dumps(measured[("all_reduce", 2)])
-    assert intervals.summary([[measured[("all_reduce", 2)]["samples"]]]).median > 0
+def test_the_c_level_measures_ours_in_turns_and_finds_all_results_right() -> None:
+    level = c_level.Level(2, [ours(), ours("another")])
+    try:
+        for operation, size in (("all_reduce", 8), ("all_to_all_skewed", 4096), ("send_recv", 64), ("barrier", 0)):
+            line = level.measure(Cell(operation, "c", "float32", size), Limits(0.01, 3, 3))
+            assert line["peers"].keys() == {"customccl", "another"}
+            for peer in line["peers"].values():
+                assert peer["wrong"] == 0
+                assert [len(both) for both in peer["samples"]] == [2, 2, 2]
+                assert min(call for both in peer["samples"] for calls in both for call in calls) > 0
+        assert level.versions().keys() == {"customccl", "another"} and not level.failed
+        assert len(level.exchanges) == 8 and min(level.exchanges) > 0
+    finally:
+        level.end()
+
+
+@pytest.mark.timeout(300)
+def test_a_library_that_fails_is_left_out_and_the_others_go_on() -> None:
+    level = c_level.Level(
+        2, [ours(), Library("broken", Path("/bin/false"), ["/usr/bin/env", "--ignore"]), ours("mortal")]
+    )
+    try:
+        assert level.failed.keys() == {"broken"}
+        barrier = Cell("barrier", "c", "float32", 0)
+        assert level.measure(barrier, Limits(0.01, 3, 3))["peers"].keys() == {"customccl", "mortal"}
+        for process in level.running["mortal"].processes:
+            process.kill()
+        assert level.measure(barrier, Limits(0.01, 3, 3))["peers"].keys() == {"customccl"}
+        assert level.failed.keys() == {"broken", "mortal"}
+    finally:
+        level.end()
+
+
+def ours(name: str = "customccl") -> Library:
+    return replace(libraries()[0][0], name=name)
