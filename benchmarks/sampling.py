@@ -50,8 +50,9 @@ def burst_for(seconds: float, longest: float, crowded: bool) -> Burst:
 
 
 def program_burst(seconds: float, crowded: bool) -> Burst:
-    """The burst of a program of the C level: to wake it takes so long that its turn has to last for a while."""
-    timed = max(1, min(MOST_CALLS, int(PROGRAM_TURN / max(seconds, 1e-9))))
+    """The burst of a program of the C level: to wake it takes so long that its turn has to last for a while, and longer
+    where ranks share processors and are woken one after the other."""
+    timed = max(1, min(MOST_CALLS, int((10 if crowded else 1) * PROGRAM_TURN / max(seconds, 1e-9))))
     return Burst(max(timed // 4, 4 if crowded else 1) if seconds < SHORT_CALL else 0, timed)
 
 

@@ -23,17 +23,16 @@ struct Operation {
   std::uint32_t phase = 0;       // the next phase to run
   std::uint32_t last_phase = 0;
   std::uint32_t cursor = 0;  // so many peers have reached the turn that `phase` waits for
-  // Whose staged bytes this rank reads after each turn, from the start of their slots: a rank, or one of these.
-  static constexpr int kNobody = -2, kEverybody = -1;
-  int reads = kNobody;
-  std::size_t chunk = 0;  // elements per chunk (of the whole tensor, or per block)
+  std::size_t chunk = 0;     // elements per chunk (of the whole tensor, or per block)
   std::size_t chunks = 0;
-  std::size_t room = 0;                // bytes of a staging slot that one turn uses
+  std::size_t room = 0;   // bytes of a staging slot that one turn uses
+  std::size_t reads = 0;  // so many bytes of what a member has staged, as far as is known before calls are compared
   std::size_t staged_bytes = 0;        // what this rank stages in all, for the store policy
   Store store = Store::kPlain;         // into staging
   Store output_store = Store::kPlain;  // into outputs that are only moved, not reduced
   Origin input_origin = Origin::kCache;
   bool reads_shown = false;  // some rank shows its tensors: one phase more, in which nothing is done
+  bool own_moved = false;    // what this rank has for itself has gone to its output
   bool measured = false;     // the store policy learns from this one
 };
 

@@ -34,6 +34,10 @@ struct Algorithm {
   void (*run)(const Context&, Operation&, std::uint32_t phase);
   bool uses_staging;
   Shows shows;  // what is read where it lies, if that is in the rank's arena
+  // Where a member has staged `op.reads` bytes for this rank in the turn that phase op.phase waits for; nullptr: it has none for it.
+  const std::byte* (*read_at)(const Context&, const Operation& op, int member) = nullptr;
+  // Between the publication of the first turn and the wait for it: what needs no peer. Of those that use staging.
+  void (*meanwhile)(const Context&, Operation&) = nullptr;
 };
 
 extern const Algorithm kBarrier;          // one turn, no data

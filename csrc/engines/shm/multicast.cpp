@@ -38,8 +38,13 @@ std::size_t longest_block(const Call& call) {
   const Traffic traffic = call.op == Op::kBroadcast ? Traffic::kFromOne : Traffic::kBothWays;
   cut(op, longest, context.staging.chunk_bytes(longest * element, traffic));
   op.room = context.staging.room_for(std::min(longest, op.chunk) * element, op.chunks, traffic);
-  op.reads = call.op == Op::kAllGather ? Operation::kEverybody : call.root;
+  op.reads = call.op == Op::kAllGather || context.rank() != call.root ? op.room : 0;
   op.staged_bytes = sends(call) ? call.inputs[0].count * element : 0;
+}
+
+[[gnu::hot]] const std::byte* read_at(const Context& context, const Operation& op, int member) {
+  if (op.call->op == Op::kBroadcast && member != op.call->root) return nullptr;
+  return context.staging.slot(member, op.first_turn + op.phase - 1, op.room).data;
 }
 
 void copy_in(const Operation& op, std::size_t index, std::byte* target) {
@@ -48,24 +53,35 @@ void copy_in(const Operation& op, std::size_t index, std::byte* target) {
   pack(target, block, range.first, range.count, size_of(op.call->dtype), op.store, op.input_origin);
 }
 
+void move_own(const Context& context, const Operation& op, std::size_t index) {
+  const Call& call = *op.call;
+  const View& output = call.outputs[static_cast<std::size_t>(context.rank())];
+  const Range range = chunk_of(output.count, op.chunk, index);
+  move_elements(call, context.scratch, call.inputs[0], output, range.first, range.count, op.output_store,
+                op.input_origin);
+}
+
 // staged_by(member): the member's chunk `index`, as it staged it.
 template <class StagedBy>
 void copy_out(const Context& context, const Operation& op, std::size_t index, StagedBy&& staged_by) {
   const Call& call = *op.call;
   const bool gather = call.op == Op::kAllGather;
-  for (int step = 0; step < context.size(); ++step) {
+  for (int step = 1; step < context.size(); ++step) {
     const int sender = (context.rank() + step) % context.size();
-    if (gather ? false : sender != call.root || sender == context.rank()) continue;
+    if (!gather && sender != call.root) continue;
     const View& output = call.outputs[gather ? static_cast<std::size_t>(sender) : 0];
     const Range range = chunk_of(output.count, op.chunk, index);
-    if (sender == context.rank()) {
-      move_elements(call, context.scratch, call.inputs[0], output, range.first, range.count, op.output_store,
-                    op.input_origin);
-    } else {
-      const Staged from = staged_by(sender);
-      take(context, output, range.first, range.count, from, size_of(call.dtype), op.output_store);
-    }
+    const Staged from = staged_by(sender);
+    take(context, output, range.first, range.count, from, size_of(call.dtype), op.output_store);
   }
+}
+
+// While the others come.
+[[gnu::hot]] void meanwhile(const Context& context, Operation& op) {
+  op.own_moved = op.call->op != Op::kAllGather;
+  if (op.own_moved || op.chunks > 1) return;
+  move_own(context, op, 0);
+  op.own_moved = true;
 }
 
 [[gnu::hot]] void run_staged(const Context& context, Operation& op, std::uint32_t phase) {
@@ -76,6 +92,7 @@ void copy_out(const Context& context, const Operation& op, std::size_t index, St
   if (phase < op.chunks && staged) copy_in(op, phase, context.staging.own_slot(turn, op.room, op.store));
   if (phase >= 1 && phase <= op.chunks) {
     const std::size_t before = (phase - 1) * op.chunk * size_of(op.call->dtype);
+    if (!op.own_moved) move_own(context, op, phase - 1);
     copy_out(context, op, phase - 1, [&](int member) {
       const auto& shown = context.shown.input(member);
       return shown ? *shown + before : context.staging.slot(member, turn - 1, op.room);
@@ -87,13 +104,14 @@ void copy_out(const Context& context, const Operation& op, std::size_t index, St
   if (phase == 0) {
     if (sends(*op.call)) copy_in(op, 0, context.members.own_line(op.first_turn).payload);
   } else {
+    if (op.call->op == Op::kAllGather) move_own(context, op, 0);
     copy_out(context, op, 0, [&](int member) { return Staged{context.members.line(member, op.first_turn).payload}; });
   }
 }
 
 }  // namespace
 
-const Algorithm kMulticast{"multicast", plan, run_staged, true, Shows::kInputs};
+const Algorithm kMulticast{"multicast", plan, run_staged, true, Shows::kInputs, read_at, meanwhile};
 const Algorithm kInlineMulticast{"inline", plan, run_inline, false, Shows::kNothing};
 
 }  // namespace customccl::shm

@@ -16,8 +16,12 @@ namespace {
 
 [[gnu::hot]] void plan(const Context&, Operation& op) {
   op.last_phase = 1;
-  if (!op.call->outputs.empty()) op.reads = Operation::kEverybody;
   op.staged_bytes = op.room = count_of(op.call->inputs) * size_of(op.call->dtype);
+  if (!op.call->outputs.empty()) op.reads = op.room;
+}
+
+[[gnu::hot]] const std::byte* read_at(const Context& context, const Operation& op, int member) {
+  return context.staging.slot(member, op.first_turn, op.room).data;
 }
 
 [[gnu::hot, gnu::noinline]] void stage_inputs(std::byte* target, const Operation& op) {
@@ -109,6 +113,6 @@ template <class StagedBy>
 }  // namespace
 
 const Algorithm kInlineReduce{"inline", plan_inline, run_inline, false, Shows::kNothing};
-const Algorithm kOneShotReduce{"one-shot", plan, run_staged, true, Shows::kNothing};
+const Algorithm kOneShotReduce{"one-shot", plan, run_staged, true, Shows::kNothing, read_at};
 
 }  // namespace customccl::shm

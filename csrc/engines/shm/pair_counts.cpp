@@ -9,6 +9,9 @@ namespace {
 // In the first word of what a rank shows: the rest of it is the one number that says it all.
 constexpr std::uint64_t kUniform = std::uint64_t{1} << 63;
 
+bool says_it_all(const std::uint64_t* row) { return (row[0] & kUniform) != 0; }
+std::uint64_t count_in(const std::uint64_t* row) { return row[0] & ~kUniform; }
+
 }  // namespace
 
 void PairCounts::set_own(const Call& call, int rank, int size) {
@@ -19,8 +22,13 @@ void PairCounts::set_own(const Call& call, int rank, int size) {
   const auto same = [this](const View& view) { return view.count == count_; };
   uniform_ = std::all_of(call.inputs.begin(), call.inputs.end(), same) &&
              std::all_of(call.outputs.begin(), call.outputs.end(), same);
-  if (uniform_) return;
   const auto n = static_cast<std::size_t>(size);
+  rows_.resize(n);
+  if (uniform_) {
+    const std::size_t receivers = call.op == Op::kGather ? 1 : n - 1;
+    rows_[0] = {receivers, receivers * count_, count_};
+    return;
+  }
   sends_.assign(n, 0);
   expects_.assign(n, 0);
   const bool one_receiver = call.op == Op::kGather;
@@ -33,6 +41,19 @@ void PairCounts::set_own(const Call& call, int rank, int size) {
   }
   matrix_.resize(n * n);
   std::copy(sends_.begin(), sends_.end(), matrix_.begin() + static_cast<std::ptrdiff_t>(index(rank, 0)));
+  sum_up(rank);
+}
+
+void PairCounts::sum_up(int from) {
+  Row row;
+  for (int to = 0; to < size_; ++to) {
+    if (!counts(from, to)) continue;
+    const std::size_t count = sent(from, to);
+    ++row.receivers;
+    row.total += count;
+    row.longest = std::max(row.longest, count);
+  }
+  rows_[static_cast<std::size_t>(from)] = row;
 }
 
 void PairCounts::show(Members& members, std::uint64_t turn) const {
@@ -49,22 +70,22 @@ Status PairCounts::read_all(Members& members, const Operation& op) {
   const auto n = static_cast<std::size_t>(size_);
   uniform_ = false;
   matrix_.resize(n * n);
-  std::vector<std::uint64_t> expected(n * n);  // [from][to], as the receiver says
   for (int member = 0; member < size_; ++member) {
     const std::uint64_t* row = members.of(member).counts(op.first_turn, size_);
-    const bool uniform = (row[0] & kUniform) != 0;
-    const std::uint64_t count = row[0] & ~kUniform;
     for (int other = 0; other < size_; ++other) {
-      matrix_[index(member, other)] = uniform ? uniform_sent(member, other, count) : row[other];
-      expected[index(other, member)] = uniform ? uniform_sent(other, member, count) : row[size_ + other];
+      matrix_[index(member, other)] = says_it_all(row) ? uniform_sent(member, other, count_in(row)) : row[other];
     }
+    sum_up(member);
   }
-  for (int from = 0; from < size_; ++from) {
-    for (int to = 0; to < size_; ++to) {
-      if (matrix_[index(from, to)] == expected[index(from, to)]) continue;
+  for (int to = 0; to < size_; ++to) {
+    const std::uint64_t* row = members.of(to).counts(op.first_turn, size_);
+    for (int from = 0; from < size_; ++from) {
+      const std::uint64_t sent = matrix_[index(from, to)];
+      const std::uint64_t expected = says_it_all(row) ? uniform_sent(from, to, count_in(row)) : row[size_ + from];
+      if (sent == expected) continue;
       return {Code::kMismatch,
-              members.describe(from) + " sends " + std::to_string(matrix_[index(from, to)]) + " elements to " +
-                  members.describe(to) + ", which expects " + std::to_string(expected[index(from, to)]),
+              members.describe(from) + " sends " + std::to_string(sent) + " elements to " + members.describe(to) +
+                  ", which expects " + std::to_string(expected),
               members.global_rank(from)};
     }
   }

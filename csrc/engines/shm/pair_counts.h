@@ -22,6 +22,16 @@ class PairCounts {
   bool uniform() const { return uniform_; }
   std::uint64_t uniform_count() const { return count_; }
 
+  // What a rank has for others. In all_to_all it has something, perhaps nothing, for each.
+  struct Row {
+    std::size_t receivers = 0;
+    std::size_t total = 0;  // elements
+    std::size_t longest = 0;
+  };
+  // Of this rank; of any after read_all(), or where one number says it all.
+  const Row& row(int from) const { return rows_[uniform_ ? 0 : static_cast<std::size_t>(from)]; }
+  bool counts(int from, int to) const { return from != to && (op_ == Op::kAllToAll || sent(from, to) != 0); }
+
   [[gnu::hot]] void show(Members& members, std::uint64_t turn) const;
   // Reads and checks everybody's. Without it everybody's are taken to be as uniform as the own ones.
   Status read_all(Members& members, const Operation& op);
@@ -34,6 +44,7 @@ class PairCounts {
   std::size_t index(int from, int to) const {
     return static_cast<std::size_t>(from) * static_cast<std::size_t>(size_) + static_cast<std::size_t>(to);
   }
+  void sum_up(int from);
   std::uint64_t uniform_sent(int from, int to, std::uint64_t count) const {
     if (op_ == Op::kAllToAll) return count;
     return (op_ == Op::kGather ? to : from) == root_ ? count : 0;
@@ -44,6 +55,7 @@ class PairCounts {
   int size_ = 0;
   bool uniform_ = true;
   std::uint64_t count_ = 0;
+  std::vector<Row> rows_;
   std::vector<std::uint64_t> sends_;  // these three only where not uniform
   std::vector<std::uint64_t> expects_;
   std::vector<std::uint64_t> matrix_;

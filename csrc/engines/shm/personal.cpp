@@ -23,73 +23,63 @@ namespace {
 
 // How one sender lays its blocks out.
 struct Outgoing {
-  bool in_line = false;   // all of it in the flag line
   std::size_t chunk = 0;  // elements per receiver and phase
-  std::size_t place = 0;  // bytes before the block of the receiver asked for
-  std::size_t room = 0;   // bytes of a slot that one phase uses
+  std::size_t chunks = 0;
+  std::size_t room = 0;  // bytes of a slot that one phase uses
+  bool in_line() const { return room == 0; }
 };
 
-// What a sender has for all receivers together, and for those before the one asked for.
-struct Row {
-  std::size_t receivers = 0, before = 0;
-  std::size_t total = 0, total_before = 0;  // elements
-  std::size_t longest = 0;
-};
-
-// Of a sender that has something for others.
-Row row_of(const Context& context, const Operation& op, int sender, int receiver) {
-  const bool mutual = op.call->op == Op::kAllToAll;
-  Row row;
-  if (context.pairs.uniform()) {
-    const bool one = op.call->op == Op::kGather;
-    row.longest = context.pairs.uniform_count();
-    row.receivers = one ? 1 : static_cast<std::size_t>(context.size() - 1);
-    row.before = one ? 0 : static_cast<std::size_t>(receiver - (receiver > sender ? 1 : 0));
-    row.total = row.receivers * row.longest;
-    row.total_before = row.before * row.longest;
-    return row;
-  }
-  for (int other = 0; other < context.size(); ++other) {
-    const std::size_t count = context.pairs.sent(sender, other);
-    if (other == sender || (count == 0 && !mutual)) continue;
-    ++row.receivers;
-    row.total += count;
-    row.longest = std::max(row.longest, count);
-    if (other < receiver) {
-      ++row.before;
-      row.total_before += count;
-    }
-  }
-  return row;
-}
-
-[[gnu::hot]] Outgoing layout_of(const Context& context, const Operation& op, int sender, int receiver) {
+// all_shown: nothing is staged.
+[[gnu::hot]] Outgoing lay_out(const Context& context, const Operation& op, const PairCounts::Row& row, bool all_shown) {
   const std::size_t element = size_of(op.call->dtype);
-  const Row row = row_of(context, op, sender, receiver);
-  if (row.total * element <= kInlineBytes) return {true, row.total, row.total_before * element, 0};
+  if (row.total * element <= kInlineBytes) [[likely]]
+    return {row.longest, 1, 0};
   constexpr std::size_t kLarge = std::numeric_limits<std::size_t>::max();
   const bool mutual = op.call->op == Op::kAllToAll;
   const Traffic traffic = op.call->op == Op::kGather ? Traffic::kToOne : Traffic::kBothWays;
-  const std::size_t chunk = context.shown.all()
-                                ? ShownTensors::kChunk * row.receivers
-                                : context.staging.chunk_bytes(mutual ? kLarge : row.total * element, traffic);
-  const std::size_t limit = chunk / row.receivers / kCacheLine * kCacheLine;
-  const std::size_t share = std::min(limit, round_up(row.longest * element, kCacheLine));
-  const std::size_t chunks = ceil_div(row.longest * element, limit);
-  return {false, share / element, row.before * share, context.staging.room_for(row.receivers * share, chunks, traffic)};
+  const std::size_t bytes = all_shown ? ShownTensors::kChunk * row.receivers
+                                      : context.staging.chunk_bytes(mutual ? kLarge : row.total * element, traffic);
+  const std::size_t limit = bytes / row.receivers / kCacheLine * kCacheLine;
+  const std::size_t longest = row.longest * element;
+  const std::size_t chunks = longest <= limit ? 1 : ceil_div(longest, limit);
+  const std::size_t share = std::min(limit, round_up(longest, kCacheLine));
+  return {share / element, chunks, context.staging.room_for(row.receivers * share, chunks, traffic)};
+}
+
+void lay_out_alike(const Context& context, Operation& op, bool all_shown) {
+  const Outgoing outgoing = lay_out(context, op, context.pairs.row(0), all_shown);
+  op.chunk = outgoing.chunk;
+  op.chunks = outgoing.chunks;
+  op.room = outgoing.room;
+}
+
+Outgoing outgoing_of(const Context& context, const Operation& op, int sender) {
+  if (context.pairs.uniform()) [[likely]]
+    return {op.chunk, op.chunks, op.room};
+  return lay_out(context, op, context.pairs.row(sender), context.shown.all());
+}
+
+// Bytes before the receiver's block in what the sender has put down.
+std::size_t place_of(const Context& context, const Operation& op, const Outgoing& outgoing, int sender, int receiver) {
+  const std::size_t element = size_of(op.call->dtype);
+  if (context.pairs.uniform()) [[likely]] {
+    if (op.call->op == Op::kGather) return 0;
+    return static_cast<std::size_t>(receiver - (receiver > sender ? 1 : 0)) * outgoing.chunk * element;
+  }
+  std::size_t before = 0;
+  for (int other = 0; other < receiver; ++other) {
+    if (!context.pairs.counts(sender, other)) continue;
+    before += outgoing.in_line() ? context.pairs.sent(sender, other) : outgoing.chunk;
+  }
+  return before * element;
 }
 
 std::size_t phases_needed(const Context& context, const Operation& op) {
+  if (context.pairs.uniform()) [[likely]]
+    return op.chunks;
   std::size_t most = 1;
   for (int sender = 0; sender < context.size(); ++sender) {
-    std::size_t longest = 0;
-    for (int receiver = 0; receiver < context.size(); ++receiver) {
-      if (receiver != sender) longest = std::max<std::size_t>(longest, context.pairs.sent(sender, receiver));
-    }
-    if (longest == 0) continue;
-    const Outgoing outgoing = layout_of(context, op, sender, sender);
-    if (!outgoing.in_line) most = std::max(most, ceil_div(longest, outgoing.chunk));
-    if (context.pairs.uniform()) break;  // all who send have as much
+    most = std::max(most, outgoing_of(context, op, sender).chunks);
   }
   return most;
 }
@@ -104,6 +94,12 @@ const View& output_from(const Call& call, int sender) {
 
 [[gnu::hot]] void plan(const Context& context, Operation& op) {
   op.last_phase = 1;  // until all counts are known, in phase 1
+  if (context.pairs.uniform()) [[likely]] {
+    lay_out_alike(context, op, false);
+    const bool reads =
+        op.call->op == Op::kAllToAll || (op.call->op == Op::kGather) == (context.rank() == op.call->root);
+    if (reads && op.room != 0) op.reads = op.chunk * size_of(op.call->dtype);
+  }
   op.staged_bytes = 0;
   for (int receiver = 0; receiver < context.size(); ++receiver) {
     if (receiver != context.rank())
@@ -111,32 +107,40 @@ const View& output_from(const Call& call, int sender) {
   }
 }
 
+[[gnu::hot]] const std::byte* read_at(const Context& context, const Operation& op, int member) {
+  if (context.pairs.sent(member, context.rank()) == 0) return nullptr;
+  const Outgoing outgoing{op.chunk, op.chunks, op.room};
+  return context.staging.slot(member, op.first_turn + op.phase - 1, op.room).data +
+         place_of(context, op, outgoing, member, context.rank());
+}
+
 void copy_in(const Context& context, Operation& op, std::uint32_t phase) {
   if (context.shown.shows_input()) return;
   const Call& call = *op.call;
+  const Outgoing outgoing = outgoing_of(context, op, context.rank());
+  op.room = outgoing.room;
+  std::byte* base = outgoing.in_line() ? context.members.own_line(op.first_turn).payload
+                                       : context.staging.own_slot(op.first_turn + phase, outgoing.room, op.store);
   for (int step = 1; step < context.size(); ++step) {
     const int receiver = (context.rank() + step) % context.size();
-    if (context.pairs.sent(context.rank(), receiver) == 0) continue;
-    const View& block = input_for(call, receiver);
-    const Outgoing outgoing = layout_of(context, op, context.rank(), receiver);
-    const Range range = chunk_of(block.count, outgoing.chunk, phase);
-    op.room = outgoing.room;
-    std::byte* base = outgoing.in_line ? context.members.own_line(op.first_turn).payload
-                                       : context.staging.own_slot(op.first_turn + phase, outgoing.room, op.store);
+    const Range range = chunk_of(context.pairs.sent(context.rank(), receiver), outgoing.chunk, phase);
     if (range.count == 0) continue;
-    pack(base + outgoing.place, block, range.first, range.count, size_of(call.dtype), op.store, op.input_origin);
+    std::byte* to = base + place_of(context, op, outgoing, context.rank(), receiver);
+    pack(to, input_for(call, receiver), range.first, range.count, size_of(call.dtype), op.store, op.input_origin);
   }
 }
 
 // Where `sender` has its chunk phase-1 for this rank.
 Staged staged_by(const Context& context, const Operation& op, int sender, const Outgoing& outgoing,
                  std::uint32_t phase) {
-  if (outgoing.in_line) return Staged{context.members.line(sender, op.first_turn).payload} + outgoing.place;
-  const auto& shown = context.shown.input(sender);
-  if (!shown) return context.staging.slot(sender, op.first_turn + phase - 1, outgoing.room) + outgoing.place;
-  std::size_t before = (phase - 1) * outgoing.chunk;
-  for (int receiver = 0; receiver < context.rank(); ++receiver) before += context.pairs.sent(sender, receiver);
-  return *shown + before * size_of(op.call->dtype);
+  if (const auto& shown = context.shown.input(sender); shown && !outgoing.in_line()) {
+    std::size_t before = (phase - 1) * outgoing.chunk;
+    for (int receiver = 0; receiver < context.rank(); ++receiver) before += context.pairs.sent(sender, receiver);
+    return *shown + before * size_of(op.call->dtype);
+  }
+  const Staged all = outgoing.in_line() ? Staged{context.members.line(sender, op.first_turn).payload}
+                                        : context.staging.slot(sender, op.first_turn + phase - 1, outgoing.room);
+  return all + place_of(context, op, outgoing, sender, context.rank());
 }
 
 void copy_out(const Context& context, const Operation& op, std::uint32_t phase) {
@@ -145,7 +149,7 @@ void copy_out(const Context& context, const Operation& op, std::uint32_t phase) 
     const int sender = (context.rank() + step) % context.size();
     const std::size_t count = context.pairs.sent(sender, context.rank());
     if (count == 0) continue;
-    const Outgoing outgoing = layout_of(context, op, sender, context.rank());
+    const Outgoing outgoing = outgoing_of(context, op, sender);
     const Range range = chunk_of(count, outgoing.chunk, phase - 1);
     if (range.count == 0) continue;
     const Staged from = staged_by(context, op, sender, outgoing, phase);
@@ -153,27 +157,49 @@ void copy_out(const Context& context, const Operation& op, std::uint32_t phase) 
   }
 }
 
-// In equal parts, so that senders need not wait for a receiver that does nothing else; not in the last phase, before which a rank may
-// have to wait for a sender.
-void move_own(const Context& context, const Operation& op, std::uint32_t phase) {
-  const Call& call = *op.call;
-  const std::size_t count = context.pairs.sent(context.rank(), context.rank());
-  const std::size_t part = round_up(ceil_div(count, std::max(op.last_phase, 2u) - 1), kCacheLine);
-  const Range range = chunk_of(count, part, phase - 1);
+std::size_t own_count(const Context& context) { return context.pairs.sent(context.rank(), context.rank()); }
+
+void move_own(const Context& context, const Operation& op, Range range) {
   if (range.count == 0) return;
-  move_elements(call, context.scratch, input_for(call, context.rank()), output_from(call, context.rank()), range.first,
-                range.count, op.output_store, op.input_origin);
+  const Call& call = *op.call;
+  const View& output = output_from(call, context.rank());
+  if (output.count != own_count(context)) [[unlikely]]
+    return;  // the comparison of counts will tell
+  move_elements(call, context.scratch, input_for(call, context.rank()), output, range.first, range.count,
+                op.output_store, op.input_origin);
+}
+
+// While the others come.
+[[gnu::hot]] void meanwhile(const Context& context, Operation& op) {
+  const std::size_t count = own_count(context);
+  if (count * size_of(op.call->dtype) > context.staging.slot_bytes()) [[unlikely]]
+    return;
+  move_own(context, op, {0, count});
+  op.own_moved = true;
+}
+
+// Else in equal parts, so that senders need not wait for a receiver that does nothing else; not in the last phase, before which a rank
+// may have to wait for a sender.
+void move_part_of_own(const Context& context, const Operation& op, std::uint32_t phase) {
+  const std::size_t count = own_count(context);
+  const std::size_t part = round_up(ceil_div(count, std::max(op.last_phase, 2u) - 1), kCacheLine);
+  move_own(context, op, chunk_of(count, part, phase - 1));
 }
 
 [[gnu::hot]] void run(const Context& context, Operation& op, std::uint32_t phase) {
-  if (phase == 1) op.last_phase = static_cast<std::uint32_t>(phases_needed(context, op));
-  if (phase >= 1) move_own(context, op, phase);
+  if (phase == 1) {
+    if (context.shown.all() && context.pairs.uniform()) [[unlikely]]
+      lay_out_alike(context, op, true);
+    op.last_phase = static_cast<std::uint32_t>(phases_needed(context, op));
+  }
+  if (phase >= 1 && !op.own_moved) [[unlikely]]
+    move_part_of_own(context, op, phase);
   if (phase < op.last_phase) copy_in(context, op, phase);
   if (phase >= 1) copy_out(context, op, phase);
 }
 
 }  // namespace
 
-const Algorithm kPersonal{"personal", plan, run, true, Shows::kInputs};
+const Algorithm kPersonal{"personal", plan, run, true, Shows::kInputs, read_at, meanwhile};
 
 }  // namespace customccl::shm

@@ -71,6 +71,7 @@ Step ShmEngine::start(Operation& op, Status& failure) {
   members_->publish(line, op.first_turn, op.store);
   if (personal) [[unlikely]]
     record(op);
+  if (algorithm.uses_staging && algorithm.meanwhile != nullptr) algorithm.meanwhile(context_, op);
   if (op.sequence % kShowProcessor == 0) members_->show_processor();
   turn_ = op.first_turn;
   op.phase = 1;
@@ -101,7 +102,7 @@ Step ShmEngine::advance(Operation& op, Status& failure) {
   if (!members_->reached(op.first_turn + op.phase - 1, op.cursor)) [[unlikely]]
     return Step::kWaiting;
   const Algorithm& algorithm = *op.algorithm;
-  if (algorithm.uses_staging && op.reads != Operation::kNobody && op.room <= kFetched) fetch_staged(op);
+  if (algorithm.uses_staging && op.reads != 0 && op.reads <= kFetched) fetch_staged(op);
   if (op.phase == 1) {
     const bool same = members_->signed_alike(op.first_turn, signature_);
     if (!same && !all_recorded(op)) [[unlikely]]
@@ -165,11 +166,11 @@ void ShmEngine::learn_from(const Operation& op) {
 
 void ShmEngine::fetch_staged(const Operation& op) {
   if (!staging_.complete()) return;
-  const bool all = op.reads == Operation::kEverybody;
-  for (int member = all ? 0 : op.reads; member < (all ? context_.size() : op.reads + 1); ++member) {
+  for (int member = 0; member < context_.size(); ++member) {
     if (member == context_.rank()) continue;
-    const std::byte* staged = staging_.slot(member, op.first_turn + op.phase - 1, op.room).data;
-    for (std::size_t i = 0; i < op.room; i += kCacheLine) __builtin_prefetch(staged + i);
+    const std::byte* staged = op.algorithm->read_at(context_, op, member);
+    if (staged == nullptr) continue;
+    for (std::size_t i = 0; i < op.reads; i += kCacheLine) __builtin_prefetch(staged + i);
   }
 }
 

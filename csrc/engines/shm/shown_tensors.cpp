@@ -23,8 +23,8 @@ struct Words {
 static_assert(sizeof(Words) <= kInlineBytes);
 constexpr std::uint64_t kAddress = std::uint64_t{1} << 63;
 
-// From so many bytes per peer on (docs/measured-decisions.md).
-constexpr std::size_t kReadFrom = 384 << 10;
+// From so many bytes per peer on they are read in its process (docs/measured-decisions.md).
+std::size_t read_from() { return settings().read_peers.value_or(384 << 10); }
 
 // A run of memory.
 struct Extent {
@@ -81,7 +81,7 @@ bool input_stays(const Call& call, int rank, const Extent& input) {
 bool read_in_process(Op op, std::size_t bytes, int size) {
   if (op != Op::kAllGather && op != Op::kAllToAll) return false;
   const int shares = op == Op::kAllToAll ? size : size - 1;
-  return bytes / static_cast<std::size_t>(shares) >= settings().read_peers.value_or(kReadFrom);
+  return bytes / static_cast<std::size_t>(shares) >= read_from();
 }
 
 }  // namespace
@@ -106,15 +106,19 @@ bool ShownTensors::can_be_read(const std::byte* begin, std::size_t bytes) const 
 
 void ShownTensors::look_at(const Call& call, Shows shows) {
   shows_ = shows;
+  if (any_) std::fill(places_.begin(), places_.end(), Place());  // else they are empty
   any_ = all_ = false;
-  own() = Place();
-  if (shows == Shows::kNothing) return;
-  std::fill(places_.begin(), places_.end(), Place());
-  if (in_line(call, members_.rank())) return;
+  if (shows == Shows::kNothing || too_small(call) || in_line(call, members_.rank())) return;
   if (!scaled(call) && input_stays(call, members_.rank(), run_of(call.inputs, size_of(call.dtype))))
     own().input = place_of(call.inputs, call);
   if (shows == Shows::kInputsAndOutputs) own().output = place_of(call.outputs, call);
   any_ = shows_input() || shows_output();
+}
+
+// Whether place_of() would find nothing, whatever lies where.
+bool ShownTensors::too_small(const Call& call) const {
+  const std::size_t bytes = std::max(count_of(call.inputs), count_of(call.outputs)) * size_of(call.dtype);
+  return bytes < std::min(2 * members_.slot_bytes(), read_from());
 }
 
 void ShownTensors::write_to(const Call& call, Line& line) const {
@@ -153,7 +157,8 @@ Status ShownTensors::find(const Call& call, std::uint64_t first_turn) {
     }
     any_ = any_ || words.input != 0 || words.output != 0;
   }
-  all_ = std::all_of(places_.begin(), places_.end(), [](const Place& place) { return place.input.has_value(); });
+  all_ =
+      any_ && std::all_of(places_.begin(), places_.end(), [](const Place& place) { return place.input.has_value(); });
   return {};
 }
 

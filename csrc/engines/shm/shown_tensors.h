@@ -71,6 +71,7 @@ class ShownTensors {
     std::optional<Staged> output;
   };
   void look_at(const Call& call, Shows shows);
+  bool too_small(const Call& call) const;
   void write_to(const Call& call, Line& line) const;
   std::optional<Staged> place_of(std::span<const View> views, const Call& call) const;
   std::optional<Staged> place_told(int member, std::uint64_t word, std::size_t bytes) const;

@@ -1,6 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <thread>
+#include <vector>
 
 #include "support/letter.h"
 #include "support/ranks.h"
@@ -81,6 +84,34 @@ TEST(Mismatch, OfWhatASenderSendsAndAReceiverExpectsIsNamedOnEveryRank) {
     odd.counts[op == Op::kAllToAll ? 1 * 3 + 2 : 1] = 17;  // rank 1's view of what goes from or to it
     expect_mismatch(usual(op, 3, 10), odd, "sends", "expects");
   }
+}
+
+// Also with itself: found before anything is written behind the smaller one.
+TEST(Mismatch, OfWhatARankSendsToItselfIsNamedOnEveryRank) {
+  run_threads(2, [](const Rank& rank) {
+    const auto group = rank.join("g");
+    std::vector<float> sent(20, 1.0F), received(20, 7.0F);
+    const auto view = [](std::vector<float>& values, std::size_t begin, std::size_t count) {
+      return View{reinterpret_cast<std::byte*>(values.data()), nullptr, begin, count};
+    };
+    const std::size_t expected = rank.number() == 1 ? 6 : 10;  // of itself, of ten
+    const std::size_t own = rank.number() == 1 ? 10 : 0;       // where that begins
+    const std::array inputs{view(sent, 0, 10), view(sent, 10, 10)};
+    std::array outputs{view(received, 0, 10), view(received, 10, 10)};
+    outputs[static_cast<std::size_t>(rank.number())] = view(received, own, expected);
+    Call call;
+    call.op = Op::kAllToAll;
+    call.dtype = DType::kFloat32;
+    call.inputs = inputs;
+    call.outputs = outputs;
+    const Status status = group->run(call);
+    EXPECT_EQ(status.code, Code::kMismatch) << status.message();
+    EXPECT_NE(status.message().find("sends 10 elements to rank 41"), std::string::npos) << status.message();
+    EXPECT_NE(status.message().find("expects 6"), std::string::npos) << status.message();
+    if (rank.number() == 1) {
+      EXPECT_TRUE(std::all_of(received.begin() + 16, received.end(), [](float x) { return x == 7.0F; }));
+    }
+  });
 }
 
 TEST(Mismatch, OfCountsPerRankIsFoundAlthoughTheTotalsAgree) {
