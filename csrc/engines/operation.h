@@ -10,7 +10,13 @@ namespace customccl {
 
 namespace shm {
 struct Algorithm;
-}
+
+// What a rank stages in one turn, and how its place is found (staging.h).
+struct Room {
+  std::size_t bytes = 0;
+  bool exchanged = false;  // two ranks write where they have read
+};
+}  // namespace shm
 
 // A call on its way through an engine: a resumable state machine, driven by whoever has time. Plain data; lives in its Task.
 struct Operation {
@@ -25,7 +31,7 @@ struct Operation {
   std::uint32_t cursor = 0;  // so many peers have reached the turn that `phase` waits for
   std::size_t chunk = 0;     // elements per chunk (of the whole tensor, or per block)
   std::size_t chunks = 0;
-  std::size_t room = 0;   // bytes of a staging slot that one turn uses
+  shm::Room room{};
   std::size_t reads = 0;  // so many bytes of what a member has staged, as far as is known before calls are compared
   std::size_t staged_bytes = 0;        // what this rank stages in all, for the store policy
   Store store = Store::kPlain;         // into staging

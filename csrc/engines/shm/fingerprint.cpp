@@ -33,7 +33,7 @@ std::uint64_t fingerprint(const Operation& op, const PairCounts& pairs) {
   const bool personal = is_personal(call.op);
   // How it is cut up follows from the counts and from settings, which may differ between ranks. Where counts differ, they are compared.
   if (!personal || pairs.uniform()) [[likely]]
-    hash.add(op.chunk ^ std::rotl(op.room, 32));
+    hash.add(op.chunk ^ std::rotl(op.room.bytes, 32));
   if (personal) [[unlikely]] {
     hash.add(pairs.uniform() ? pairs.uniform_count() : ~std::uint64_t{0});
   } else if (call.op == Op::kAllGather) {

@@ -35,10 +35,13 @@ std::size_t longest_block(const Call& call) {
   const Call& call = *op.call;
   const std::size_t element = size_of(call.dtype);
   const std::size_t longest = longest_block(call);
-  const Traffic traffic = call.op == Op::kBroadcast ? Traffic::kFromOne : Traffic::kBothWays;
+  const auto size = static_cast<std::size_t>(context.size());
+  const Traffic traffic = call.op == Op::kBroadcast                  ? Traffic::kFromOne
+                          : count_of(call.outputs) == size * longest ? Traffic::kBothWays
+                                                                     : Traffic::kUneven;
   cut(op, longest, context.staging.chunk_bytes(longest * element, traffic));
   op.room = context.staging.room_for(std::min(longest, op.chunk) * element, op.chunks, traffic);
-  op.reads = call.op == Op::kAllGather || context.rank() != call.root ? op.room : 0;
+  op.reads = call.op == Op::kAllGather || context.rank() != call.root ? op.room.bytes : 0;
   op.staged_bytes = sends(call) ? call.inputs[0].count * element : 0;
 }
 

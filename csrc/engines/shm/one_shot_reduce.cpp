@@ -14,10 +14,12 @@ namespace customccl::shm {
 
 namespace {
 
-[[gnu::hot]] void plan(const Context&, Operation& op) {
+[[gnu::hot]] void plan(const Context& context, Operation& op) {
   op.last_phase = 1;
-  op.staged_bytes = op.room = count_of(op.call->inputs) * size_of(op.call->dtype);
-  if (!op.call->outputs.empty()) op.reads = op.room;
+  op.staged_bytes = count_of(op.call->inputs) * size_of(op.call->dtype);
+  const Traffic traffic = op.call->op == Op::kReduce ? Traffic::kToOne : Traffic::kBothWays;
+  op.room = context.staging.room_for(op.staged_bytes, 1, traffic);
+  if (!op.call->outputs.empty()) op.reads = op.staged_bytes;
 }
 
 [[gnu::hot]] const std::byte* read_at(const Context& context, const Operation& op, int member) {

@@ -26,7 +26,7 @@ void PairCounts::set_own(const Call& call, int rank, int size) {
   rows_.resize(n);
   if (uniform_) {
     const std::size_t receivers = call.op == Op::kGather ? 1 : n - 1;
-    rows_[0] = {receivers, receivers * count_, count_};
+    rows_[0] = {receivers, receivers * count_, count_, true};
     return;
   }
   sends_.assign(n, 0);
@@ -41,11 +41,12 @@ void PairCounts::set_own(const Call& call, int rank, int size) {
   }
   matrix_.resize(n * n);
   std::copy(sends_.begin(), sends_.end(), matrix_.begin() + static_cast<std::ptrdiff_t>(index(rank, 0)));
-  sum_up(rank);
+  sum_up(rank, false);
 }
 
-void PairCounts::sum_up(int from) {
+void PairCounts::sum_up(int from, bool alike) {
   Row row;
+  row.alike = alike;
   for (int to = 0; to < size_; ++to) {
     if (!counts(from, to)) continue;
     const std::size_t count = sent(from, to);
@@ -75,7 +76,7 @@ Status PairCounts::read_all(Members& members, const Operation& op) {
     for (int other = 0; other < size_; ++other) {
       matrix_[index(member, other)] = says_it_all(row) ? uniform_sent(member, other, count_in(row)) : row[other];
     }
-    sum_up(member);
+    sum_up(member, says_it_all(row));
   }
   for (int to = 0; to < size_; ++to) {
     const std::uint64_t* row = members.of(to).counts(op.first_turn, size_);

@@ -27,6 +27,7 @@ class PairCounts {
     std::size_t receivers = 0;
     std::size_t total = 0;  // elements
     std::size_t longest = 0;
+    bool alike = false;  // one number says what it sends and expects
   };
   // Of this rank; of any after read_all(), or where one number says it all.
   const Row& row(int from) const { return rows_[uniform_ ? 0 : static_cast<std::size_t>(from)]; }
@@ -44,7 +45,7 @@ class PairCounts {
   std::size_t index(int from, int to) const {
     return static_cast<std::size_t>(from) * static_cast<std::size_t>(size_) + static_cast<std::size_t>(to);
   }
-  void sum_up(int from);
+  void sum_up(int from, bool alike);
   std::uint64_t uniform_sent(int from, int to, std::uint64_t count) const {
     if (op_ == Op::kAllToAll) return count;
     return (op_ == Op::kGather ? to : from) == root_ ? count : 0;

@@ -25,18 +25,20 @@ namespace {
 struct Outgoing {
   std::size_t chunk = 0;  // elements per receiver and phase
   std::size_t chunks = 0;
-  std::size_t room = 0;  // bytes of a slot that one phase uses
-  bool in_line() const { return room == 0; }
+  Room room;  // of one phase
+  bool in_line() const { return room.bytes == 0; }
 };
 
 // all_shown: nothing is staged.
 [[gnu::hot]] Outgoing lay_out(const Context& context, const Operation& op, const PairCounts::Row& row, bool all_shown) {
   const std::size_t element = size_of(op.call->dtype);
   if (row.total * element <= kInlineBytes) [[likely]]
-    return {row.longest, 1, 0};
+    return {row.longest, 1, {}};
   constexpr std::size_t kLarge = std::numeric_limits<std::size_t>::max();
   const bool mutual = op.call->op == Op::kAllToAll;
-  const Traffic traffic = op.call->op == Op::kGather ? Traffic::kToOne : Traffic::kBothWays;
+  const Traffic traffic = op.call->op == Op::kGather ? Traffic::kToOne
+                          : mutual && row.alike      ? Traffic::kBothWays
+                                                     : Traffic::kUneven;
   const std::size_t bytes = all_shown ? ShownTensors::kChunk * row.receivers
                                       : context.staging.chunk_bytes(mutual ? kLarge : row.total * element, traffic);
   const std::size_t limit = bytes / row.receivers / kCacheLine * kCacheLine;
@@ -98,7 +100,7 @@ const View& output_from(const Call& call, int sender) {
     lay_out_alike(context, op, false);
     const bool reads =
         op.call->op == Op::kAllToAll || (op.call->op == Op::kGather) == (context.rank() == op.call->root);
-    if (reads && op.room != 0) op.reads = op.chunk * size_of(op.call->dtype);
+    if (reads && op.room.bytes != 0) op.reads = op.chunk * size_of(op.call->dtype);
   }
   op.staged_bytes = 0;
   for (int receiver = 0; receiver < context.size(); ++receiver) {

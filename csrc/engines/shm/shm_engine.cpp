@@ -87,7 +87,8 @@ Status ShmEngine::stage(Operation& op, Line& line) {
     if (!info(op.call->op).reduces) op.output_store = Store::kStreaming;
   }
   shown_.begin(*op.call, op.algorithm->shows, !far);
-  op.store = store_policy().choose(op.staged_bytes, teaches(op), op.measured);
+  op.store = staging_.takes_plain_stores() ? store_policy().choose(op.staged_bytes, teaches(op), op.measured)
+                                           : Store::kStreaming;
   if (Status status = staging_.ensure_own(); !status.ok()) return status;
   if (op.measured) {
     staging_.take_mapped();
@@ -151,7 +152,7 @@ void ShmEngine::end_staged(const Operation& op) {
   if (op.measured) learn_from(op);
   const bool staged = op.staged_bytes != 0 && !shown_.shows_input();
   if (!staged || op.store != Store::kPlain) return;
-  if (op.room <= reclaimed(only_sends(*op.call, context_.rank())))
+  if (op.room.bytes <= reclaimed(only_sends(*op.call, context_.rank())))
     staging_.fetch_own_slot(op.first_turn + op.phase, op.room);
 }
 

@@ -7,7 +7,7 @@
 namespace customccl::shm {
 
 Status Staging::make_own() {
-  if (Status status = members_.allocate(kSlots * slot_bytes(), own_); !status.ok()) return status;
+  if (Status status = members_.allocate(region_bytes(), own_); !status.ok()) return status;
   regions_[static_cast<std::size_t>(members_.rank())].base = own_.data;
   members_.own().staging.store(own_.offset + 1, std::memory_order_release);
   return {};
@@ -50,7 +50,7 @@ Status Staging::find_all() {
   for (int member = 0; member < members_.size(); ++member) {
     if (member == members_.rank()) continue;
     const std::uint64_t offset = members_.of(member).staging.load(std::memory_order_acquire);
-    std::byte* base = offset == 0 ? nullptr : members_.address(member, offset - 1, kSlots * slot_bytes());
+    std::byte* base = offset == 0 ? nullptr : members_.address(member, offset - 1, region_bytes());
     if (base == nullptr) return {Code::kSystem, members_.describe(member) + " shows no valid staging memory"};
     regions_[static_cast<std::size_t>(member)].base = base;
   }
@@ -58,13 +58,24 @@ Status Staging::find_all() {
   return {};
 }
 
-void Staging::map_more(int member, std::size_t index, std::size_t needed) {
+std::byte* Staging::exchanged_slot(int member, std::uint64_t turn, std::size_t bytes) {
+  const std::size_t index = kSlots + turn % 2;
+  const int owner = member ^ static_cast<int>(turn >> 1 & 1);
+  const Region& region = regions_[static_cast<std::size_t>(owner)];
+  if (bytes > region.mapped[index]) [[unlikely]]
+    map_more(owner, index, bytes);
+  return region.base + begin_of(index);
+}
+
+void Staging::map_more(int owner, std::size_t index, std::size_t needed) {
   mapped_ = true;
-  Region& region = regions_[static_cast<std::size_t>(member)];
+  Region& region = regions_[static_cast<std::size_t>(owner)];
   std::size_t& mapped = region.mapped[index];
-  const std::size_t wanted = std::min(slot_bytes(), std::max({needed, 2 * mapped, kFirstMapped}));
-  map_pages(region.base + index * slot_bytes() + mapped, wanted - mapped,
-            member == members_.rank() ? Access::kWrite : Access::kRead);
+  const bool exchanged = index >= kSlots;
+  const std::size_t most = exchanged ? exchange_bytes() : slot_bytes();
+  const std::size_t wanted = std::min(most, std::max({needed, 2 * mapped, kFirstMapped}));
+  map_pages(region.base + begin_of(index) + mapped, wanted - mapped,
+            exchanged || owner == members_.rank() ? Access::kWrite : Access::kRead);
   mapped = wanted;
 }
 

@@ -64,6 +64,21 @@ TEST_P(Collectives, AreRightForEveryOpAndSizeAroundTheTurningPoints) {
   });
 }
 
+// The one does not know yet that the other's differ when it stages its part.
+TEST_P(Collectives, AreRightWhereOnlySomeRanksHaveEqualCountsPerPeer) {
+  with_group([](Communicator& group, const Rank& rank) {
+    const auto last = static_cast<std::size_t>(rank.size() * rank.size() - 1);
+    for (const std::size_t count : {3, 700, 30'000, 200'000}) {
+      Trial trial = even_trial(Op::kAllToAll, rank.size(), DType::kFloat32, count);
+      for (std::size_t turn = 0; turn < 4; ++turn) {
+        trial.counts[last] = count + turn;  // of the last rank for itself
+        trial.seed = turn;
+        expect_right(group, trial, rank.number());
+      }
+    }
+  });
+}
+
 TEST_P(Collectives, AreRightOverSeveralSlotsWithAnOddTail) {
   with_group([](Communicator& group, const Rank& rank) {
     auto number = static_cast<std::size_t>(rank.size());

@@ -1,0 +1,110 @@
+#include <gtest/gtest.h>
+
+#include <array>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "engines/shm/staging.h"
+#include "support/ranks.h"
+
+// Where ranks put what they stage, turn by turn.
+
+namespace customccl::test {
+namespace {
+
+using shm::Room;
+using shm::Staging;
+using shm::Traffic;
+
+constexpr int kRanks = 2;
+
+// Two ranks of this process: a place is the same address for both.
+class TwoStagings {
+ public:
+  TwoStagings() {
+    run_threads(kRanks, [this](const Rank& rank) {
+      const auto meeting = rank.meeting("g");
+      const Deadline deadline(std::chrono::minutes(5));
+      auto& members = members_[index(rank.number())];
+      const Status status = shm::Members::meet(rank.spec("g", std::chrono::minutes(5)), *meeting, deadline, members);
+      ASSERT_TRUE(status.ok()) << status.message();
+      stagings_[index(rank.number())] = std::make_unique<Staging>(*members);
+      ASSERT_TRUE((*this)[rank.number()].ensure_own().ok());
+    });
+    for (int rank = 0; rank < kRanks; ++rank) EXPECT_TRUE((*this)[rank].ensure_all().ok());
+  }
+  Staging& operator[](int rank) { return *stagings_[index(rank)]; }
+  shm::Members& members(int rank) { return *members_[index(rank)]; }
+
+ private:
+  static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
+  std::array<std::unique_ptr<shm::Members>, kRanks> members_;
+  std::array<std::unique_ptr<Staging>, kRanks> stagings_;
+};
+
+struct Written {
+  const std::byte* begin;
+  const std::byte* end;
+  bool meets(const Written& other) const { return begin < other.end && other.begin < end; }
+};
+
+// Of what a rank may do in a turn: every kind of traffic and store, from a few bytes to several slots.
+std::vector<Written> places_of(Staging& staging, std::uint64_t turn) {
+  std::vector<Written> places;
+  const std::size_t slot = staging.slot_bytes();
+  for (const Traffic traffic : {Traffic::kBothWays, Traffic::kUneven, Traffic::kFromOne, Traffic::kToOne}) {
+    for (const std::size_t bytes : {std::size_t{64}, slot / 100, slot / 4, slot / 2, slot, 3 * slot}) {
+      const std::size_t chunk = std::min(bytes, staging.chunk_bytes(bytes, traffic));
+      const Room room = staging.room_for(chunk, shm::ceil_div(bytes, chunk), traffic);
+      for (const Store store : {Store::kPlain, Store::kStreaming}) {
+        const std::byte* begin = staging.own_slot(turn, room, store);
+        places.push_back({begin, begin + chunk});
+      }
+    }
+  }
+  return places;
+}
+
+bool meet(const std::vector<Written>& some, const std::vector<Written>& others) {
+  for (const Written& one : some) {
+    for (const Written& other : others) {
+      if (one.meets(other)) return true;
+    }
+  }
+  return false;
+}
+
+// Whatever each rank does: what one writes in a turn, no other writes in it, and nobody in the next one, while it is read.
+TEST(Staging, OfOneTurnAndOfTheNextOneHasNothingInCommonWithAnotherRanks) {
+  TwoStagings stagings;
+  for (std::uint64_t turn = 1; turn < 40; ++turn) {
+    const auto first = places_of(stagings[0], turn);
+    const auto second = places_of(stagings[1], turn);
+    EXPECT_FALSE(meet(first, second)) << "turn " << turn;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      const auto next = places_of(stagings[rank], turn + 1);
+      EXPECT_FALSE(meet(first, next)) << "turn " << turn << ", and the next one of rank " << rank;
+      EXPECT_FALSE(meet(second, next)) << "turn " << turn << ", and the next one of rank " << rank;
+    }
+  }
+}
+
+TEST(Staging, IsReadWhereItWasWritten) {
+  TwoStagings stagings;
+  for (std::uint64_t turn = 1; turn < 20; ++turn) {
+    for (const std::size_t bytes : {std::size_t{64}, std::size_t{5000}, std::size_t{100'000}}) {
+      for (const Traffic traffic : {Traffic::kBothWays, Traffic::kUneven, Traffic::kFromOne}) {
+        const Room room = stagings[1].room_for(bytes, 1, traffic);
+        const Store store = (turn + bytes) % 3 == 0 ? Store::kStreaming : Store::kPlain;
+        shm::Members& writer = stagings.members(1);
+        writer.publish(writer.own_line(turn), turn, store);
+        EXPECT_EQ(stagings[0].slot(1, turn, room).data, stagings[1].own_slot(turn, room, store))
+            << turn << ' ' << bytes;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace customccl::test
