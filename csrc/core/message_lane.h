@@ -61,6 +61,7 @@ class MessageLane final : public Lane {
     Task* task = nullptr;        // none yet where the call has begun without one
     std::uint64_t sent = 0;      // bytes of the message
     Store store = Store::kPlain;
+    bool begun = false;  // begin_data() has been called for it
   };
   struct Incoming {
     const Call* call = nullptr;

@@ -221,20 +221,21 @@ std::size_t MessageLane::piece_of(const Outgoing& outgoing) const {
 bool MessageLane::flush_one(int to, Outgoing& outgoing, bool& done) {
   PacketHeader& header = outgoing.header;
   const bool streams = carries_data(header.kind);
+  if (streams && !outgoing.begun) {
+    outgoing.store = port_->begin_data(to, header.total - outgoing.sent);
+    outgoing.begun = true;
+  }
   if (streams) header.bytes = static_cast<std::uint32_t>(piece_of(outgoing));
-  std::byte* room = port_->reserve(to, header.bytes);
+  std::byte* room = port_->reserve(to, header.bytes, streams);
   if (room == nullptr) return false;
   if (header.bytes != 0) {
-    const bool begins = header.kind == PacketHeader::Kind::kEager || outgoing.sent == head_bytes(*outgoing.call);
-    if (streams && begins) outgoing.store = port_->begin_data(to, header.total - outgoing.sent);
     pack_runs(room, outgoing.call->inputs, size_of(header.dtype), outgoing.sent, header.bytes, outgoing.store,
               beyond_caches(header.total) ? Origin::kMemory : Origin::kCache);
   }
-  port_->send(to, header);
-  if (header.kind == PacketHeader::Kind::kRequest) peer(to).asked.emplace(header.detail, outgoing.task);
   outgoing.sent += header.bytes;
   done = !streams || outgoing.sent == header.total;
-  if (streams && done) port_->end_data(to);
+  port_->send(to, header, streams && done);
+  if (header.kind == PacketHeader::Kind::kRequest) peer(to).asked.emplace(header.detail, outgoing.task);
   if (header.kind == PacketHeader::Kind::kEager) header.kind = PacketHeader::Kind::kMore;
   return true;
 }

@@ -34,13 +34,13 @@ class PacketPort {
   // The payload of a packet of many that follow each other: small enough that both ends copy at the same time.
   virtual std::size_t stream_payload() const = 0;
 
-  // Room for `bytes` of payload to rank `to`, or nullptr: its ring is full. Fill it, then send().
-  virtual std::byte* reserve(int to, std::size_t bytes) = 0;
-  virtual void send(int to, const PacketHeader& header) = 0;
-  // Before the first and after the last packet of `bytes` of data to `to`: how they are best written, learnt from how long it
-  // takes until the receiver has them.
+  // Before the first packet of `bytes` of data to `to`, once, which is to be finished before another data begins: how they are best
+  // written, learnt from how long it takes until the receiver has them.
   virtual Store begin_data(int to, std::size_t bytes) = 0;
-  virtual void end_data(int to) = 0;
+  // Room for `bytes` of payload to rank `to`, or nullptr: its ring is full. Fill it, then send(). `data`: of what begin_data() was for.
+  virtual std::byte* reserve(int to, std::size_t bytes, bool data) = 0;
+  // `ends_data`: it is the last one of what began with begin_data().
+  virtual void send(int to, const PacketHeader& header, bool ends_data) = 0;
   // Not ok: the ring to `to` cannot be made.
   virtual Status open(int to) = 0;
 

@@ -36,6 +36,10 @@ bool cores_on_mesh();
 // Whether string instructions write whole lines without having them come first, be they in another core's cache: AMD's Zen 5.
 bool strings_write_lines();
 
+// Whether a core that reads what another one has written has those lines for itself then, so that it writes them without asking for
+// them. So it is on Zen 4 (staging.h); not measured across a mesh, nor on Zen 5.
+inline bool readers_own_lines() { return !cores_on_mesh() && !strings_write_lines(); }
+
 // Has the line of `address` come to be written.
 inline void fetch_to_write(const void* address) {
 #if defined(__x86_64__)

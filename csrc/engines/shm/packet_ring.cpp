@@ -41,7 +41,7 @@ void RingWriter::skip_to_end() {
   PacketHeader skip;
   skip.bytes = PacketRing::kSkip;
   zero_behind(capacity_ - place_);
-  commit(skip, capacity_ - place_);
+  commit(skip, {}, capacity_ - place_);
 }
 
 // Small packets only when all is read: a sender ahead of its receiver would have to wait for what that has not read, with the rest of
@@ -73,9 +73,9 @@ std::byte* RingWriter::reserve(std::size_t payload) {
   return reinterpret_cast<std::byte*>(frame_at(place_)) + PacketRing::payload_offset(payload);
 }
 
-void RingWriter::publish(const PacketHeader& header) {
-  payload_ = header.bytes;
-  commit(header, PacketRing::footprint(payload_, capacity_));
+void RingWriter::publish(const PacketHeader& header, const PacketRing::Extra& extra) {
+  payload_ = extra.place == 0 ? header.bytes : 0;
+  commit(header, extra, PacketRing::footprint(payload_, capacity_));
 }
 
 void RingWriter::prefetch_next() const {
@@ -85,9 +85,9 @@ void RingWriter::prefetch_next() const {
     prefetch(done);
 }
 
-void RingWriter::commit(const PacketHeader& header, std::size_t length) {
+void RingWriter::commit(const PacketHeader& header, const PacketRing::Extra& extra, std::size_t length) {
   PacketRing::Frame* frame = frame_at(place_);
-  frame->set_header(header);
+  frame->set_header(header, extra);
   frame->number.store(++number_, std::memory_order_release);
   position_ += length;
   place_ += length;
@@ -105,8 +105,15 @@ bool RingReader::front(PacketHeader& header, const std::byte*& payload) {
     header = frame->header();
     if (header.bytes == PacketRing::kSkip) {
       length_ = capacity_ - place_;
+      extra_ = {};
       pop();
       continue;
+    }
+    extra_ = frame->extra();
+    if (extra_.place != 0) [[unlikely]] {
+      length_ = PacketRing::footprint(0, capacity_);
+      payload = nullptr;
+      return true;
     }
     length_ = PacketRing::footprint(header.bytes, capacity_);
     broken_ = length_ > capacity_ - place_;  // never trust a length from a peer
@@ -123,6 +130,8 @@ void RingReader::pop() {
   position_ += length_;
   place_ = place_ + length_ == capacity_ ? 0 : place_ + length_;
   ++number_;
+  if (extra_.timed) [[unlikely]]
+    ring_->read_at.store(Nanos(Clock::now().time_since_epoch()).count(), std::memory_order_relaxed);
   ring_->consumed.store(position_, std::memory_order_release);
 }
 

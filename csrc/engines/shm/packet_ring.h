@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "engines/packet_port.h"
+#include "platform/clock.h"
 #include "platform/cpu.h"
 
 // A ring of packets from one rank to another, in the sender's arena.
@@ -25,6 +26,12 @@ namespace customccl::shm {
 struct PacketRing {
   static constexpr std::size_t kLine = 64;
 
+  // What only the two ends of the ring know of a packet.
+  struct Extra {
+    std::uint16_t place = 0;  // where its payload lies, if not behind the frame (shuttles.h)
+    bool timed = false;       // its reader tells when it has read it
+  };
+
   // Its reader looks at it all the time. So whatever stops the writer between the first store to it and the last, be it for a few
   // nanoseconds, costs a second journey of the line: the header is stored in whole words that come from registers, and the number at
   // once behind it. (2 KiB there and back across a mesh 1.1 us; with a header copied in two overlapping halves 1.0 to 2.4.)
@@ -32,13 +39,14 @@ struct PacketRing {
     std::atomic<std::uint64_t> number;
     std::atomic<std::uint64_t> words[4];
 
-    void set_header(const PacketHeader& header) {
+    void set_header(const PacketHeader& header, const Extra& extra) {
       const auto set = [this](int word, std::uint64_t value) { words[word].store(value, std::memory_order_relaxed); };
       set(0, static_cast<std::uint64_t>(header.tag));
       set(1, header.total);
       set(2, header.detail);
       set(3, header.bytes | std::uint64_t{static_cast<std::uint8_t>(header.kind)} << 32 |
-                 std::uint64_t{static_cast<std::uint8_t>(header.dtype)} << 40);
+                 std::uint64_t{extra.timed} << 39 | std::uint64_t{static_cast<std::uint8_t>(header.dtype)} << 40 |
+                 std::uint64_t{extra.place} << 48);
     }
     PacketHeader header() const {
       const auto get = [this](int word) { return words[word].load(std::memory_order_relaxed); };
@@ -47,14 +55,20 @@ struct PacketRing {
               get(1),
               get(2),
               static_cast<std::uint32_t>(last),
-              static_cast<PacketHeader::Kind>(last >> 32 & 0xff),
+              static_cast<PacketHeader::Kind>(last >> 32 & 0x7f),
               static_cast<DType>(last >> 40 & 0xff)};
+    }
+    Extra extra() const {
+      const std::uint64_t last = words[3].load(std::memory_order_relaxed);
+      return {static_cast<std::uint16_t>(last >> 48), (last >> 39 & 1) != 0};
     }
   };
   static_assert(sizeof(Frame) == 40, "24 bytes of payload fit into the frame's line");
   static constexpr std::uint32_t kSkip = ~std::uint32_t{0};  // header.bytes of a skip packet
 
   alignas(128) std::atomic<std::uint64_t> consumed{0};  // position up to which the receiver has read
+  std::atomic<std::int64_t> read_at{
+      0};  // when it had read the last timed packet, on the clock that all processes share
 
   static constexpr std::size_t bytes_for(std::size_t capacity) { return sizeof(PacketRing) + capacity; }
   // Behind a payload of some lines others stay empty: a processor that reads line after line has more of them come than it needs, and
@@ -88,9 +102,12 @@ class RingWriter {
   bool opened() const { return ring_ != nullptr; }
   // What has been published ends here, and how far the receiver has read.
   std::uint64_t position() const { return position_; }
-  std::uint64_t consumed() const { return ring_->consumed.load(std::memory_order_relaxed); }
+  std::uint64_t consumed() const { return ring_->consumed.load(std::memory_order_acquire); }
+  // When, if the last packet of that was a timed one.
+  Clock::time_point read_at() const { return Clock::time_point(Nanos(ring_->read_at.load(std::memory_order_relaxed))); }
   [[gnu::hot]] std::byte* reserve(std::size_t payload);
-  [[gnu::hot]] void publish(const PacketHeader& header);
+  // Where the payload has a place of its own, the packet is one of no bytes.
+  [[gnu::hot]] void publish(const PacketHeader& header, const PacketRing::Extra& extra = {});
   // Has the lines come that a next packet like the last one is written to, by plain stores.
   [[gnu::hot]] void prefetch_next() const;
 
@@ -102,7 +119,7 @@ class RingWriter {
   [[gnu::hot]] void zero_behind(std::size_t length);
   void skip_to_end();
   void go_back(std::size_t payload);
-  [[gnu::hot]] void commit(const PacketHeader& header, std::size_t length);
+  [[gnu::hot]] void commit(const PacketHeader& header, const PacketRing::Extra& extra, std::size_t length);
   // Has the line come that lies so far behind the place of the next packet. That behind a packet has to be zeroed before the packet
   // is published, and nobody else is at it.
   void prefetch(std::size_t offset) const { fetch_to_write(reinterpret_cast<std::byte*>(frame_at(place_)) + offset); }
@@ -127,8 +144,11 @@ class RingReader {
   bool opened() const { return ring_ != nullptr; }
   // False: nothing there. A frame whose length cannot be right ends the ring for good (broken()).
   [[gnu::hot]] bool front(PacketHeader& header, const std::byte*& payload);
+  // Of that packet: where its payload lies, if not behind the frame (`payload` is nullptr then).
+  std::uint16_t place() const { return extra_.place; }
   [[gnu::hot]] void pop();
   bool broken() const { return broken_; }
+  void break_off() { broken_ = true; }
 
  private:
   PacketRing* ring_ = nullptr;
@@ -137,6 +157,7 @@ class RingReader {
   std::size_t place_ = 0;
   std::uint64_t number_ = 0;
   std::size_t length_ = 0;  // of the packet at the front
+  PacketRing::Extra extra_;
   bool broken_ = false;
 };
 

@@ -1,5 +1,6 @@
 #include "engines/shm/shm_packet_port.h"
 
+#include <algorithm>
 #include <limits>
 #include <new>
 
@@ -18,22 +19,25 @@ std::size_t window() { return cores_on_mesh() ? 64 << 10 : std::numeric_limits<s
 
 ShmPacketPort::ShmPacketPort(Members& members)
     : members_(members), capacity_(members.ring_bytes()), channels_(static_cast<std::size_t>(members.size())) {
-  for (int member = 0; member < members.size(); ++member) channel(member).bell = &members.bell_of(member);
+  for (int member = 0; member < members.size(); ++member) {
+    channel(member).bell = &members.bell_of(member);
+    channel(member).shuttles.set_bytes(shuttle_bytes());
+  }
+}
+
+std::size_t ShmPacketPort::shuttle_bytes() const {
+  return readers_own_lines() ? std::min(capacity_ / 8 / kCacheLine * kCacheLine, Shuttles::kMost) : 0;
 }
 
 Status ShmPacketPort::open(int to) {
   if (channel(to).writer.opened()) return {};
   Block block;
-  if (Status status = members_.allocate(PacketRing::bytes_for(capacity_), block); !status.ok()) return status;
-  map_pages(block.data, PacketRing::bytes_for(capacity_), Access::kWrite);
+  if (Status status = members_.allocate(block_bytes(), block); !status.ok()) return status;
+  map_pages(block.data, block_bytes(), Access::kWrite);
   channel(to).writer = RingWriter(new (block.data) PacketRing(), capacity_, window());
+  channel(to).shuttles.add(true, block.data + PacketRing::bytes_for(capacity_));
   members_.own().mailboxes(members_.size())[to].store(block.offset + 1, std::memory_order_release);
   return {};
-}
-
-void ShmPacketPort::send(int to, const PacketHeader& header) {
-  channel(to).writer.publish(header);
-  members_.ring(*channel(to).bell);
 }
 
 Store ShmPacketPort::begin_data(int to, std::size_t bytes) {
@@ -41,11 +45,21 @@ Store ShmPacketPort::begin_data(int to, std::size_t bytes) {
   bool measure = false;
   there.store = there.policy.choose(bytes, true, measure);
   if (measure) there.timing = {Clock::now(), bytes, 0, there.store, true};
+  there.shuttles.board(there.store == Store::kPlain ? bytes : 0);
   return there.store;
 }
 
-void ShmPacketPort::end_data(int to) {
+void ShmPacketPort::send(int to, const PacketHeader& header, bool ends_data) {
   Channel& there = channel(to);
+  PacketRing::Extra extra;
+  if (carries_data(header.kind) && there.shuttles.aboard()) extra.place = there.shuttles.put(header.bytes, ends_data);
+  extra.timed = ends_data && there.timing.chosen && there.timing.end == 0;
+  there.writer.publish(header, extra);
+  members_.ring(*there.bell);
+  if (ends_data) end_data(there);
+}
+
+void ShmPacketPort::end_data(Channel& there) {
   if (there.store == Store::kPlain) there.writer.prefetch_next();
   if (there.timing.chosen && there.timing.end == 0) there.timing.end = there.writer.position();
 }
@@ -53,7 +67,7 @@ void ShmPacketPort::end_data(int to) {
 void ShmPacketPort::look_at_timing(Channel& channel) {
   Timing& timing = channel.timing;
   if (timing.end == 0 || channel.writer.consumed() < timing.end) return;
-  channel.policy.observe(timing.store, timing.bytes, true, Clock::now() - timing.begin);
+  channel.policy.observe(timing.store, timing.bytes, true, channel.writer.read_at() - timing.begin);
   timing = Timing();
 }
 
@@ -61,9 +75,12 @@ bool ShmPacketPort::find(int from) {
   const std::uint64_t offset =
       members_.of(from).mailboxes(members_.size())[members_.rank()].load(std::memory_order_acquire);
   if (offset == 0) return false;
-  std::byte* ring = members_.address(from, offset - 1, PacketRing::bytes_for(capacity_));
+  std::byte* ring = members_.address(from, offset - 1, block_bytes());
   if (ring == nullptr) return false;
+  std::byte* shuttle = ring + PacketRing::bytes_for(capacity_);
   map_pages(ring, PacketRing::bytes_for(capacity_), Access::kRead);
+  map_pages(shuttle, shuttle_bytes(), Access::kWrite);
+  channel(from).shuttles.add(false, shuttle);
   channel(from).reader = RingReader(reinterpret_cast<PacketRing*>(ring), capacity_);
   return true;
 }
@@ -72,12 +89,20 @@ bool ShmPacketPort::front(int from, PacketHeader& header, const std::byte*& payl
   Channel& there = channel(from);
   look_at_timing(there);
   if (!there.reader.opened() && !find(from)) return false;
-  return there.reader.front(header, payload);
+  if (!there.reader.front(header, payload)) return false;
+  if (const Shuttles::Place place = there.reader.place(); place != 0) {
+    payload = there.shuttles.at(place, header.bytes);
+    if (payload == nullptr) there.reader.break_off();  // never trust a place from a peer
+    return payload != nullptr;
+  }
+  return true;
 }
 
 void ShmPacketPort::pop(int from) {
-  channel(from).reader.pop();
-  members_.ring(*channel(from).bell);  // it may wait for room
+  Channel& there = channel(from);
+  if (const Shuttles::Place place = there.reader.place(); place != 0) there.shuttles.taken(place);
+  there.reader.pop();
+  members_.ring(*there.bell);  // it may wait for room
 }
 
 Status ShmPacketPort::diagnose(const std::vector<int>& awaited, bool from_anybody) {

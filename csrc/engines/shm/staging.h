@@ -72,7 +72,7 @@ class Staging {
 
   explicit Staging(Members& members)
       : members_(members),
-        exchanges_(members.size() == 2 && !pieces_stay()),
+        exchanges_(members.size() == 2 && readers_own_lines()),
         regions_(static_cast<std::size_t>(members.size())) {}
 
   // Before publishing the turn that first uses staging: makes this rank's and shows it.
@@ -161,7 +161,7 @@ class Staging {
   }
 
   Members& members_;
-  bool exchanges_;  // not measured otherwise
+  bool exchanges_;
   // Of each slot, and of the two places behind them, what is mapped already; it doubles, so that a group of few operations pays for few pages and no operation
   // pays for a page fault on each of its pages.
   struct Region {

@@ -95,6 +95,51 @@ TEST(PacketRing, RefusesWhatDoesNotFitAndTakesItOnceThereIsRoom) {
   EXPECT_FALSE(take(reader, sent + 1, 0));
 }
 
+TEST(PacketRing, CarriesTheFrameAloneOfAPayloadThatLiesElsewhere) {
+  RingMemory memory;
+  RingWriter writer(memory.ring(), kCapacity, kCapacity);
+  RingReader reader(memory.ring(), kCapacity);
+  for (std::uint16_t number = 1; number < 200; ++number) {
+    ASSERT_NE(writer.reserve(0), nullptr);
+    const auto place = static_cast<std::uint16_t>(number * 327);
+    writer.publish(header_of(number, 1 << 20), {place, false});
+    PacketHeader header;
+    const std::byte* payload = nullptr;
+    ASSERT_TRUE(reader.front(header, payload));
+    EXPECT_EQ(header.bytes, 1u << 20);
+    EXPECT_EQ(payload, nullptr);
+    EXPECT_EQ(reader.place(), place);
+    reader.pop();
+    EXPECT_EQ(memory.ring()->consumed.load() - writer.position(), 0u);
+    ASSERT_TRUE(send(writer, number, 100));
+    ASSERT_TRUE(take(reader, number, 100));
+    EXPECT_EQ(reader.place(), 0);
+  }
+}
+
+TEST(PacketRing, TellsWhenATimedPacketWasRead) {
+  RingMemory memory;
+  RingWriter writer(memory.ring(), kCapacity, kCapacity);
+  RingReader reader(memory.ring(), kCapacity);
+  ASSERT_NE(writer.reserve(8), nullptr);
+  writer.publish(header_of(0, 8), {0, true});
+  PacketHeader header;
+  const std::byte* payload = nullptr;
+  ASSERT_TRUE(reader.front(header, payload));
+  EXPECT_EQ(header.kind, PacketHeader::Kind::kEager);
+  const Clock::time_point before = Clock::now();
+  reader.pop();
+  const Clock::time_point after = Clock::now();
+  EXPECT_LE(before, writer.read_at());
+  EXPECT_LE(writer.read_at(), after);
+  const Clock::time_point told = writer.read_at();
+  ASSERT_NE(writer.reserve(8), nullptr);
+  writer.publish(header_of(1, 8));
+  ASSERT_TRUE(reader.front(header, payload));
+  reader.pop();
+  EXPECT_EQ(writer.read_at(), told) << "others tell nothing";
+}
+
 TEST(PacketRing, AlwaysHasRoomForTheLargestPacketWhenItIsEmptyWhereverItStands) {
   RingMemory memory;
   RingWriter writer(memory.ring(), kCapacity, kCapacity);
@@ -216,7 +261,7 @@ TEST(PacketRing, EndsForGoodAtALengthThatCannotBeRight) {
   for (const std::uint32_t bytes : {std::uint32_t{kCapacity}, std::uint32_t{0xfffffffe}, std::uint32_t{0x80000000}}) {
     RingMemory memory;
     auto* frame = reinterpret_cast<PacketRing::Frame*>(memory.ring()->data());
-    frame->set_header(header_of(1, bytes));
+    frame->set_header(header_of(1, bytes), {});
     frame->number.store(1);
     RingReader reader(memory.ring(), kCapacity);
     PacketHeader header;

@@ -18,7 +18,7 @@ class ScriptedPort final : public PacketPort {
  public:
   std::size_t max_payload() const override { return 64 << 10; }
   std::size_t stream_payload() const override { return 32 << 10; }
-  std::byte* reserve(int, std::size_t bytes) override {
+  std::byte* reserve(int, std::size_t bytes, bool) override {
     if (room == 0) return nullptr;
     --room;
     std::vector<std::byte>& payload = sent.emplace_back().payload;
@@ -26,9 +26,11 @@ class ScriptedPort final : public PacketPort {
     payload.resize(bytes);
     return payload.data();
   }
-  void send(int, const PacketHeader& header) override { sent.back().header = header; }
+  void send(int, const PacketHeader& header, bool ends_data) override {
+    sent.back().header = header;
+    ended += ends_data ? 1 : 0;
+  }
   Store begin_data(int, std::size_t) override { return Store::kPlain; }
-  void end_data(int) override { ++ended; }
   Status open(int) override { return opens; }
   bool front(int from, PacketHeader& header, const std::byte*& payload) override {
     if (from != 1 || arrived.empty()) return false;
