@@ -31,9 +31,10 @@ METHOD = """\
 - The floor is a c10d backend that does nothing: what Python and c10d cost whatever the backend. "Exchange" is the same
   with one flag from each rank to each other: what any operation costs that the ranks take part in together.
 - C level: one C program compiled for each library. All run all the time, asleep but for the one whose turn it is; a
-  turn is up to 2 ms of calls of one operation, after a quarter as many untimed ones, or one call of a long one. Rounds,
-  ratios and the A/A gate as above. The program pins ranks to the same cores for all libraries where every rank can have
-  one. The launchers' own pinning is off, and Intel MPI is told to use shared memory; all else is as each library ships.
+  turn is up to 2 ms of calls of one operation (20 ms where ranks share processors), after a quarter as many untimed
+  ones, or one call of a long one. Rounds, ratios and the A/A gate as above. The program pins ranks to the same cores
+  for all libraries where every rank can have one. The launchers' own pinning is off, and Intel MPI is told to use
+  shared memory; all else is as each library ships.
 - "of memcpy": time in which a rank could copy the bytes it must copy at least, over our time. `dist` calls of 16 MiB
   and more: the ranks copy so much all at once, by turns with the peers, by the faster of plain and non-temporal stores.
   The rest: at the speed of concurrent memcpys measured before the run. It exceeds 100 % where caches help more than

@@ -67,8 +67,8 @@ struct PacketRing {
   static constexpr std::uint32_t kSkip = ~std::uint32_t{0};  // header.bytes of a skip packet
 
   alignas(128) std::atomic<std::uint64_t> consumed{0};  // position up to which the receiver has read
-  std::atomic<std::int64_t> read_at{
-      0};  // when it had read the last timed packet, on the clock that all processes share
+  // When it had read the last timed packet, on the clock that all processes share.
+  std::atomic<std::int64_t> read_at{0};
 
   static constexpr std::size_t bytes_for(std::size_t capacity) { return sizeof(PacketRing) + capacity; }
   // Behind a payload of some lines others stay empty: a processor that reads line after line has more of them come than it needs, and

@@ -111,8 +111,8 @@ const View& output_from(const Call& call, int sender) {
 
 [[gnu::hot]] const std::byte* read_at(const Context& context, const Operation& op, int member) {
   if (context.pairs.sent(member, context.rank()) == 0) return nullptr;
-  const Outgoing outgoing{op.chunk, op.chunks, op.room};
-  return context.staging.slot(member, op.first_turn + op.phase - 1, op.room).data +
+  const Outgoing outgoing = outgoing_of(context, op, member);
+  return context.staging.slot(member, op.first_turn + op.phase - 1, outgoing.room).data +
          place_of(context, op, outgoing, member, context.rank());
 }
 

@@ -56,12 +56,8 @@ void ShmPacketPort::send(int to, const PacketHeader& header, bool ends_data) {
   extra.timed = ends_data && there.timing.chosen && there.timing.end == 0;
   there.writer.publish(header, extra);
   members_.ring(*there.bell);
-  if (ends_data) end_data(there);
-}
-
-void ShmPacketPort::end_data(Channel& there) {
-  if (there.store == Store::kPlain) there.writer.prefetch_next();
-  if (there.timing.chosen && there.timing.end == 0) there.timing.end = there.writer.position();
+  if (ends_data && there.store == Store::kPlain) there.writer.prefetch_next();
+  if (extra.timed) there.timing.end = there.writer.position();
 }
 
 void ShmPacketPort::look_at_timing(Channel& channel) {

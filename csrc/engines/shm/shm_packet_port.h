@@ -57,7 +57,6 @@ class ShmPacketPort final : public PacketPort {
   // Of the memory of one direction: the ring, and a shuttle behind it.
   std::size_t shuttle_bytes() const;
   std::size_t block_bytes() const { return PacketRing::bytes_for(capacity_) + shuttle_bytes(); }
-  static void end_data(Channel& channel);
   static void look_at_timing(Channel& channel);
   bool find(int from);
   Channel& channel(int other) { return channels_[static_cast<std::size_t>(other)]; }

@@ -162,8 +162,8 @@ class Staging {
 
   Members& members_;
   bool exchanges_;
-  // Of each slot, and of the two places behind them, what is mapped already; it doubles, so that a group of few operations pays for few pages and no operation
-  // pays for a page fault on each of its pages.
+  // Of each slot, and of the two places behind them, what is mapped already; it doubles, so that a group of few operations pays for few
+  // pages and no operation pays for a page fault on each of its pages.
   struct Region {
     std::byte* base = nullptr;
     std::array<std::size_t, kSlots + 2> mapped{};
