@@ -3,8 +3,9 @@
  * puts one there, then takes the other's. It takes no less whatever the algorithm.
  *
  * handover SECONDS A B BYTES...   prints a JSON list of {"bytes", "in_ns", "out_ns", "pull_ns"}: medians of the slower process, of the
- * fastest way to do it: pieces of 16 KiB to 1 MiB; always in the same place, or moving on through a window of 1 or 2 MiB; plain
- * stores, or non-temporal ones; the own memory and the shared one read in one run or at four places in turn. pull_ns: without shared memory, each has the kernel copy
+ * fastest way to do it: pieces of 16 KiB to 1 MiB; always in the same place, or moving on through a window of 1 or 2 MiB, or, by
+ * plain stores, where this process has read last, as the two change sides every other piece; plain stores, or non-temporal ones; the
+ * own memory and the shared one read in one run or at four places in turn. pull_ns: without shared memory, each has the kernel copy
  * the other's tensor (process_vm_readv(2)), whole or in pieces of 1 MiB; 0 where it must not. Waiting for the other does not count.
  */
 #define _GNU_SOURCE
@@ -22,7 +23,7 @@
 #include "streaming.h"
 #include "sync.h"
 
-enum { kMost = 4001, kLeast = 5, kLargestPiece = 1 << 20, kLargestWindow = 2 << 20, kSpins = 20000, kMostWays = 60 };
+enum { kMost = 4001, kLeast = 5, kLargestPiece = 1 << 20, kLargestWindow = 2 << 20, kSpins = 20000, kMostWays = 72 };
 
 typedef void (*copying)(char*, const char*, size_t);
 
@@ -33,11 +34,11 @@ static const struct {
               {copy_in_rows, copy_in_rows},
               {copy_streaming, copy_plain},
               {copy_streaming, copy_in_rows}};
-enum { kKindCount = sizeof kKinds / sizeof *kKinds };
+enum { kKindCount = sizeof kKinds / sizeof *kKinds, kPlainKinds = 3 };
 
 struct way {
   size_t piece, window;
-  int kind;
+  int kind, changes_sides;
 };
 
 struct times {
@@ -79,7 +80,8 @@ static struct times hand_over(const struct way* way, const struct tensor* tensor
   struct times spent = {0, 0};
   for (size_t done = 0; done < tensor->bytes; done += way->piece, ++*step) {
     const size_t place = *step % (way->window / way->piece) * way->piece;
-    char *mine = shared + rank * kLargestWindow + place, *theirs = shared + (1 - rank) * kLargestWindow + place;
+    const int side = way->changes_sides ? rank ^ (*step / 2 % 2) : rank;
+    char *mine = shared + side * kLargestWindow + place, *theirs = shared + (1 - side) * kLargestWindow + place;
     const int64_t begin = sync_now();
     put(mine, tensor->own + done, way->piece);
     spent.in += sync_now() - begin;
@@ -116,7 +118,11 @@ static struct times fastest(const struct tensor* tensor, double seconds) {
   for (size_t piece = whole; piece == whole || piece >= 16 << 10; piece /= 4) {
     const size_t windows[] = {piece, kLargestWindow / 2, kLargestWindow};
     for (int i = 0; i < 3 * kKindCount; ++i) {
-      const struct way way = {piece, windows[i / kKindCount], i % kKindCount};
+      const struct way way = {piece, windows[i / kKindCount], i % kKindCount, 0};
+      best = faster(best, measure(&way, tensor, seconds));
+    }
+    for (int kind = 0; kind < kPlainKinds; ++kind) {
+      const struct way way = {piece, 2 * piece, kind, 1};
       best = faster(best, measure(&way, tensor, seconds));
     }
   }

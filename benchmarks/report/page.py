@@ -44,8 +44,8 @@ UNDER_TARGETS = """\
 <sub>Out of reach: what no backend can spare, measured in the same run, takes longer than the target. A backend that
 only exchanges flags has every rank write one word to each other rank and wait for theirs; it checks, copies and
 returns nothing. Handing over: each of two processes copies from its memory into shared memory, and what the other put
-there over it, in pieces, in the fastest of 15 to 60 ways (size of the pieces, window, kind of store, order of reading);
-or has the kernel copy it from the other's memory (process_vm_readv), if that is faster.
+there over it, in pieces, in the fastest of 18 to 72 ways (size of the pieces, window, sides, kind of store, order of
+reading); or has the kernel copy it from the other's memory (process_vm_readv), if that is faster.
 C level, where it stands beside the floor: what a c10d backend takes more than the floor that only hands the tensor's
 address to the C interface, in turns with the other backends; the C tables repeat one call, so its data and code stay
 in the caches.</sub>"""
