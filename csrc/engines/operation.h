@@ -34,12 +34,15 @@ struct Operation {
   shm::Room room{};
   std::size_t reads = 0;  // so many bytes of what a member has staged, as far as is known before calls are compared
   std::size_t staged_bytes = 0;        // what this rank stages in all, for the store policy
+  bool mutual = true;                  // all ranks stage as much, and read as much of each other
   Store store = Store::kPlain;         // into staging
   Store output_store = Store::kPlain;  // into outputs that are only moved, not reduced
   Origin input_origin = Origin::kCache;
   bool reads_shown = false;  // some rank shows its tensors: one phase more, in which nothing is done
   bool own_moved = false;    // what this rank has for itself has gone to its output
-  bool measured = false;     // the store policy learns from this one
+  bool measured = false;     // its time is taken, for the store policy, this rank's or a peer's
+  bool asks = false;         // what its data costs the others (reader_times.h)
+  bool tells = false;        // a peer what that one's costs this rank
 };
 
 }  // namespace customccl

@@ -28,18 +28,20 @@ inline constexpr std::size_t kInlineBytes = 48;
 // (Where differences are no error, in personal.cpp, at once, after the flag, so that nobody waits for it.) It lives as long as its turn.
 // 128 bytes: the adjacent-line prefetcher pulls lines in pairs, so two writers 64 bytes apart slow each other.
 struct alignas(128) Line {
-  // Twice the turn, and one more where its data was staged by non-temporal stores (staging.h). Written last, with release order.
+  // Four times the turn, two more where its rank asks what its data costs (reader_times.h), and one more where that was staged by
+  // non-temporal stores (staging.h). Written last, with release order.
   std::atomic<std::uint64_t> flag{0};
   std::uint64_t signature = 0;
   std::byte payload[kInlineBytes]{};
   std::atomic<std::uint64_t> recorded{0};  // the turn of `record`; written last, with release order
   CallRecord record;
 
-  bool reached(std::uint64_t turn) const { return flag.load(std::memory_order_acquire) >= 2 * turn; }
+  bool reached(std::uint64_t turn) const { return flag.load(std::memory_order_acquire) >= 4 * turn; }
   // Of a turn that was reached.
   Store store() const { return (flag.load(std::memory_order_relaxed) & 1) != 0 ? Store::kStreaming : Store::kPlain; }
-  void publish(std::uint64_t turn, Store store) {
-    flag.store(2 * turn + (store == Store::kStreaming ? 1 : 0), std::memory_order_release);
+  bool asks() const { return (flag.load(std::memory_order_relaxed) & 2) != 0; }
+  void publish(std::uint64_t turn, Store store, bool asks) {
+    flag.store(4 * turn + (asks ? 2 : 0) + (store == Store::kStreaming ? 1 : 0), std::memory_order_release);
   }
 };
 static_assert(offsetof(Line, recorded) == 64 && sizeof(Line) == 128);
@@ -65,6 +67,8 @@ struct ControlBlock {
   // Whether this rank may read the memory of every peer's process, and will where they show something there (shown_tensors.h).
   std::atomic<std::uint32_t> reads_memory{0};
   Notice notice;
+  // What an operation cost this rank, for a peer that has asked (reader_times.h).
+  alignas(128) std::atomic<std::uint64_t> told{0};
   Line lines[2];
 
   // Behind the block: two rows (one per turn parity) of 2 * size byte counts, sent to and expected from each rank, for

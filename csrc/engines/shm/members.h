@@ -71,8 +71,8 @@ class Members {
   bool gave_up(int member) const;
 
   // `line`: own_line(turn).
-  void publish(Line& line, std::uint64_t turn, Store store) {
-    line.publish(turn, store);
+  void publish(Line& line, std::uint64_t turn, Store store, bool asks = false) {
+    line.publish(turn, store, asks);
     ring_all();
   }
   // Whether every peer has published `turn`, as this rank has. `cursor` remembers how far the look came; start it at 0. The own line is

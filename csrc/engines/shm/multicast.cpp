@@ -42,6 +42,7 @@ std::size_t longest_block(const Call& call) {
   cut(op, longest, context.staging.chunk_bytes(longest * element, traffic));
   op.room = context.staging.room_for(std::min(longest, op.chunk) * element, op.chunks, traffic);
   op.reads = call.op == Op::kAllGather || context.rank() != call.root ? op.room.bytes : 0;
+  op.mutual = traffic == Traffic::kBothWays;
   op.staged_bytes = sends(call) ? call.inputs[0].count * element : 0;
 }
 

@@ -3,7 +3,7 @@
 
 // Small all_reduce and reduce, and reduce_scatter of a few bytes, one shot, n ranks:
 //
-//   phase 0   stage the whole input         -> own flag line (up to 48 bytes) or own staging slot
+//   phase 0   stage the whole input         -> own flag line (up to 48 bytes) or own staging slot (reduce: all but the root)
 //   phase 1   reduce the own input and the n-1 staged copies, in rank order 0..n-1 -> output (reduce_scatter: own block only;
 //             reduce: root only)
 //
@@ -15,11 +15,14 @@ namespace customccl::shm {
 namespace {
 
 [[gnu::hot]] void plan(const Context& context, Operation& op) {
+  const Call& call = *op.call;
   op.last_phase = 1;
-  op.staged_bytes = count_of(op.call->inputs) * size_of(op.call->dtype);
-  const Traffic traffic = op.call->op == Op::kReduce ? Traffic::kToOne : Traffic::kBothWays;
-  op.room = context.staging.room_for(op.staged_bytes, 1, traffic);
-  if (!op.call->outputs.empty()) op.reads = op.staged_bytes;
+  const std::size_t bytes = count_of(call.inputs) * size_of(call.dtype);
+  op.room = context.staging.room_for(bytes, 1, call.op == Op::kReduce ? Traffic::kToOne : Traffic::kBothWays);
+  if (!call.outputs.empty()) op.reads = bytes;
+  const bool only_reads = call.op == Op::kReduce && context.rank() == call.root && ready(call, call.inputs[0]);
+  op.staged_bytes = only_reads ? 0 : bytes;
+  op.mutual = call.op != Op::kReduce;
 }
 
 [[gnu::hot]] const std::byte* read_at(const Context& context, const Operation& op, int member) {
@@ -106,7 +109,7 @@ template <class StagedBy>
 
 [[gnu::hot]] void run_staged(const Context& context, Operation& op, std::uint32_t phase) {
   if (phase == 0) {
-    stage_inputs(context.staging.own_slot(op.first_turn, op.room, op.store), op);
+    if (op.staged_bytes != 0) stage_inputs(context.staging.own_slot(op.first_turn, op.room, op.store), op);
   } else {
     reduce_staged(context, op, [&](int member) { return context.staging.slot(member, op.first_turn, op.room); });
   }

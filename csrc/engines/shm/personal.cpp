@@ -96,6 +96,7 @@ const View& output_from(const Call& call, int sender) {
 
 [[gnu::hot]] void plan(const Context& context, Operation& op) {
   op.last_phase = 1;  // until all counts are known, in phase 1
+  op.mutual = op.call->op == Op::kAllToAll && context.pairs.uniform();
   if (context.pairs.uniform()) [[likely]] {
     lay_out_alike(context, op, false);
     const bool reads =

@@ -23,9 +23,9 @@ namespace {
   op.chunk = even_chunk(longest, limit, kCacheLine / element);
   op.chunks = ceil_div(longest, op.chunk);
   op.last_phase = static_cast<std::uint32_t>(std::max<std::size_t>(op.chunks, 1));
-  const bool even = count_of(op.call->inputs) == (peers + 1) * longest;
-  op.room =
-      context.staging.room_for(peers * op.chunk * element, op.chunks, even ? Traffic::kBothWays : Traffic::kUneven);
+  op.mutual = count_of(op.call->inputs) == (peers + 1) * longest;
+  op.room = context.staging.room_for(peers * op.chunk * element, op.chunks,
+                                     op.mutual ? Traffic::kBothWays : Traffic::kUneven);
 }
 
 // The place for `destination` in the slot of `owner`, in bytes: destinations in order, the owner left out.

@@ -68,7 +68,7 @@ Step ShmEngine::start(Operation& op, Status& failure) {
     pairs_.show(*members_, op.first_turn);
   signature_ = fingerprint(op, pairs_) ^ members_->identity();
   line.signature = signature_;
-  members_->publish(line, op.first_turn, op.store);
+  members_->publish(line, op.first_turn, op.store, op.asks);
   if (personal) [[unlikely]]
     record(op);
   if (algorithm.uses_staging && algorithm.meanwhile != nullptr) algorithm.meanwhile(context_, op);
@@ -87,16 +87,36 @@ Status ShmEngine::stage(Operation& op, Line& line) {
     if (!info(op.call->op).reduces) op.output_store = Store::kStreaming;
   }
   shown_.begin(*op.call, op.algorithm->shows, !far);
-  op.store = staging_.takes_plain_stores() ? store_policy().choose(op.staged_bytes, teaches(op), op.measured)
-                                           : Store::kStreaming;
+  op.store = staging_.takes_plain_stores() ? choose_store(op) : Store::kStreaming;
   if (Status status = staging_.ensure_own(); !status.ok()) return status;
-  if (op.measured) {
-    staging_.take_mapped();
-    stopwatch_ = Stopwatch();
-  }
+  if (op.measured) measure(op);
   run_phase(op);
+  if (op.measured && !op.mutual) ask_readers(op);
   shown_.show(*op.call, line);
   return {};
+}
+
+Store ShmEngine::choose_store(Operation& op) {
+  if (!op.mutual && reader_times_.waits()) reader_times_.look();
+  const Store store = store_policy().choose(op.staged_bytes, op.mutual, op.measured);
+  if (op.measured && !op.mutual && reader_times_.waits()) {
+    store_policy().forget(store, op.staged_bytes, false);
+    op.measured = false;
+  }
+  return store;
+}
+
+void ShmEngine::measure(Operation& op) {
+  op.measured = true;
+  staging_.take_mapped();
+  stopwatch_ = Stopwatch();
+}
+
+void ShmEngine::ask_readers(Operation& op) {
+  op.measured = false;
+  if (staging_.take_mapped()) return store_policy().forget(op.store, op.staged_bytes, false);
+  op.asks = true;
+  reader_times_.ask(op.first_turn, store_policy(), op.store, op.staged_bytes, stopwatch_.total(Clock::now()));
 }
 
 Step ShmEngine::advance(Operation& op, Status& failure) {
@@ -158,11 +178,11 @@ void ShmEngine::end_staged(const Operation& op) {
 
 void ShmEngine::learn_from(const Operation& op) {
   const Nanos took = stopwatch_.total(Clock::now());
-  if (staging_.take_mapped()) {
-    store_policy().forget(op.store, op.staged_bytes, teaches(op));
-  } else {
-    store_policy().observe(op.store, op.staged_bytes, teaches(op), took);
-  }
+  const bool mapped = staging_.take_mapped();
+  if (op.tells) reader_times_.tell(op.first_turn, mapped ? std::nullopt : std::optional(took));
+  if (!op.mutual) return;
+  if (mapped) return store_policy().forget(op.store, op.staged_bytes, true);
+  store_policy().observe(op.store, op.staged_bytes, true, took);
 }
 
 void ShmEngine::fetch_staged(const Operation& op) {
@@ -177,6 +197,11 @@ void ShmEngine::fetch_staged(const Operation& op) {
 
 Status ShmEngine::enter(Operation& op, bool same) {
   const bool personal = is_personal(op.call->op);
+  // Else nobody asks; where it is personal, others may have other rooms.
+  if (op.room.bytes > StorePolicy::kSmall || personal) {
+    op.tells = reader_times_.asked(op.first_turn);
+    if (op.tells && !op.measured) measure(op);
+  }
   if (!same || (personal && !pairs_.uniform())) {
     if (Status status = compare_records(op); !status.ok()) return status;
   }

@@ -4,6 +4,7 @@
 
 #include "engines/engine.h"
 #include "engines/shm/algorithm.h"
+#include "engines/shm/reader_times.h"
 #include "engines/shm/shm_packet_port.h"
 #include "engines/shm/stopwatch.h"
 #include "engines/shm/store_policy.h"
@@ -18,6 +19,7 @@ class ShmEngine final : public Engine {
         context_{*members_, staging_, scratch_, pairs_, shown_},
         staging_(*members_),
         shown_(*members_, pairs_),
+        reader_times_(*members_),
         port_(*members_) {}
 
   [[gnu::hot]] Step start(Operation& op, Status& failure) override;
@@ -35,12 +37,12 @@ class ShmEngine final : public Engine {
   PacketPort* packet_port() override { return &port_; }
 
  private:
-  // Whether its time shows this rank what its stores cost everybody (store_policy.h).
-  bool teaches(const Operation& op) const {
-    return !info(op.call->op).has_root || op.staged_bytes > Staging::kSlots * staging_.slot_bytes();
-  }
-  // Of one that is over and was measured.
+  [[gnu::hot]] Store choose_store(Operation& op);
+  // Has the time of what follows taken.
+  void measure(Operation& op);
+  void ask_readers(Operation& op);
   void end_staged(const Operation& op);
+  // Of one that is over and was measured.
   void learn_from(const Operation& op);
   StorePolicy& store_policy() { return shown_.shows_input() ? shown_store_policy_ : store_policy_; }
   // Phase 0 of what goes through staging, or is shown.
@@ -82,6 +84,7 @@ class ShmEngine final : public Engine {
   Scratch scratch_;
   PairCounts pairs_;
   ShownTensors shown_;
+  ReaderTimes reader_times_;
   ShmPacketPort port_;
 };
 

@@ -17,33 +17,29 @@ std::size_t StorePolicy::index_of(std::size_t bytes) {
   return std::min(static_cast<std::size_t>(std::bit_width(bytes / kSmall)), kClasses - 1);
 }
 
-const StorePolicy::Class* StorePolicy::nearest_taught(std::size_t bytes) const {
+const StorePolicy::Class* StorePolicy::nearest_known(std::size_t bytes, bool mutual) const {
   const std::size_t own = index_of(bytes);
   for (std::size_t distance = 0; distance < kClasses; ++distance) {
     for (const std::size_t index : {own - distance, own + distance}) {  // below zero: far beyond the last one
-      if (index < kClasses && classes_[index].taught && classes_[index].knows_both()) return &classes_[index];
+      if (index >= kClasses) continue;
+      for (const bool like : {mutual, !mutual}) {
+        if (const Class& known = classes_[like ? 0 : 1][index]; known.knows_both()) return &known;
+      }
     }
   }
   return nullptr;
 }
 
-Store StorePolicy::choose_between(std::size_t bytes, bool teaches, bool& measure) {
-  const bool large = bytes >= kLarge;
-  if (!teaches && !large) {
-    if (const Class* taught = nearest_taught(bytes); taught != nullptr) return taught->preferred();
-  }
-  Class& known = class_of(bytes, teaches);
-  if (teaches && !known.taught) known = Class{.taught = true};
+Store StorePolicy::choose_between(std::size_t bytes, bool mutual, bool& measure) {
+  Class& known = class_of(bytes, mutual);
   const std::uint32_t number = known.count++;
   const bool look_again = std::exchange(known.look_again, false);
-  measure = number < kTrials || large || number % kMeasure == 0 || known.doubted;
-  if (large && number == 0) {
-    const Class* nearest = nearest_taught(bytes);
+  measure = bytes >= kLarge || number % kMeasure == 0 || known.doubted;
+  if (number == 0) {
+    const Class* nearest = nearest_known(bytes, mutual);
     known.try_in_row(nearest != nullptr ? nearest->preferred() : Store::kPlain, bytes);
-  } else if (large && known.row == 0 && !known.knows_both()) {
+  } else if (known.row == 0 && !known.knows_both()) {
     known.try_in_row(other_than(known.tried), bytes);
-  } else if (!large && number < kTrials) {
-    return number % 2 == 0 ? Store::kPlain : Store::kStreaming;
   } else if ((number % kRetry == 0 && !known.doubted) || look_again) {
     known.try_in_row(other_than(known.preferred()), bytes);
   }
@@ -53,31 +49,34 @@ Store StorePolicy::choose_between(std::size_t bytes, bool teaches, bool& measure
   return known.tried;
 }
 
-void StorePolicy::forget(Store store, std::size_t bytes, bool teaches) {
-  Class& known = class_of(bytes, teaches);
-  if (bytes < kLarge && known.count <= kTrials) {
-    --known.count;
-  } else if (store == known.tried && (known.doubted || !known.knows_both())) {
-    ++known.row;
-  }
+void StorePolicy::forget(Store store, std::size_t bytes, bool mutual) {
+  Class& known = class_of(bytes, mutual);
+  if (store == known.tried && (known.doubted || !known.knows_both())) ++known.row;
 }
 
-void StorePolicy::observe(Store store, std::size_t bytes, bool teaches, Nanos took) {
-  Class& known = class_of(bytes, teaches);
+void StorePolicy::observe(Store store, std::size_t bytes, bool mutual, Nanos took) {
+  Class& known = class_of(bytes, mutual);
   const bool new_here = !known.knows_both();
   const Store before = known.preferred();
   learn(known, store, bytes, static_cast<double>(took.count()) / static_cast<double>(bytes));
   const Store now = known.preferred();
   if (new_here || now == before || known.cost_of(before) < kDecisive * known.cost_of(now)) return;
-  for (auto* classes : {&classes_, &rooted_}) {
-    for (Class& each : *classes) each.look_again = each.knows_both() && each.preferred() != now;
+  for (auto& classes : classes_) {
+    for (Class& each : classes) each.look_again = each.knows_both() && each.preferred() != now;
   }
 }
 
 void StorePolicy::learn(Class& known, Store store, std::size_t bytes, double cost) {
   double& best = known.cost[static_cast<std::size_t>(store)];
   const double other = known.cost[static_cast<std::size_t>(other_than(store))];
-  if (store == known.tried && other != 0 && cost > 2 * other) known.row = 0;
+  const bool hopeless = other != 0 && cost > 2 * other;
+  if (store == known.tried && known.row != 0) {
+    if (hopeless) {
+      known.row = 0;
+    } else if (bytes < kLarge) {
+      return;
+    }
+  }
   if (known.doubted && store == known.tried) {
     best = cost;  // what was known of it is of another time
     known.doubted = false;

@@ -19,42 +19,42 @@ namespace customccl::shm {
 // (Figures: docs/performance.md.)
 //
 // Each kind leaves the staging where the other finds it badly: the first plain store after non-temporal ones fetches every line
-// from memory, and only those after it meet them in the cache. So large operations try each kind several times in a row, unless
-// the first shows that there is no hope. (1 MiB, near cores: 115, 69, 61, 60 us in a row of plain stores, 162 us by non-temporal
+// from memory, and only those after it meet them in the cache. So each kind is tried several times in a row, unless the first
+// shows that there is no hope. (1 MiB, near cores: 115, 69, 61, 60 us in a row of plain stores, 162 us by non-temporal
 // ones; a single try beside other work took 209 and was never followed. Far cores: 600 and 125 us.) Where staging moves on, plain
 // stores come round to lines that they know only after all places. (Scatter of 1 MiB, near: the root's times 40, 38, 36, 36, ..., after
 // twelve 24 us; by non-temporal stores 29.) A size that is new begins with what the nearest one does.
 //
-// A rank's own time shows what a kind of store costs only where it also waits for readers of such stores, or reads some itself:
-// a root that has put its few bytes down is off before anybody pays for them. So what `teaches` is what every rank both writes
-// and reads, and what fills the slots several times over; the rest does what was learnt there, for its size or the nearest one.
-// Large operations that do not teach learn from their own times, apart from those that do: what they write takes long enough to
-// tell. (Broadcast, near cores, the root alone and all, plain and non-temporal: 64 KiB 3.8 and 5.9 us, 2.6 and 6.4 us; 256 KiB 6.6 and
-// 12.7 us, 9.5 and 22.9 us. Were they to follow the others only, and the cores moved apart, they would stay with plain stores.)
+// A rank's own time shows what a kind of store costs only in a `mutual` operation, where it also reads as much, written the same way: a
+// root that has put its data down is off before anybody pays for it. (Broadcast, near cores, the root alone and all, plain and
+// non-temporal: 64 KiB 3.8 and 5.9 us, 2.6 and 6.4 us; 256 KiB 6.6 and 12.7 us, 9.5 and 22.9 us.) So of others it is told the time of the
+// writer and its readers together (reader_times.h), and they learn apart.
 class StorePolicy {
  public:
+  // Up to here plain, and nothing is measured: the reader takes it from our cache.
+  static constexpr std::size_t kSmall = 1 << 10;
   static constexpr Store other_than(Store store) { return store == Store::kPlain ? Store::kStreaming : Store::kPlain; }
 
   StorePolicy();
 
   // For an operation that stages `bytes`. `measure` tells the caller to report the time of this one.
-  Store choose(std::size_t bytes, bool teaches, bool& measure) {
+  Store choose(std::size_t bytes, bool mutual, bool& measure) {
     measure = false;
     if (bytes <= kSmall) return small_;
-    return fixed_ ? small_ : choose_between(bytes, teaches, measure);
+    return fixed_ ? small_ : choose_between(bytes, mutual, measure);
   }
-  void observe(Store store, std::size_t bytes, bool teaches, Nanos took);
-  // Instead of it: something else took the time of the operation last chosen for. A trial that was to decide is repeated.
-  void forget(Store store, std::size_t bytes, bool teaches);
+  // May come after the choice for a later operation.
+  void observe(Store store, std::size_t bytes, bool mutual, Nanos took);
+  // Instead of it: something else took the time of the operation, or it was not taken. A trial that was to decide is repeated.
+  void forget(Store store, std::size_t bytes, bool mutual);
 
  private:
-  static constexpr std::size_t kSmall = 1 << 10;    // up to here plain: the reader takes it from our cache
   static constexpr std::size_t kLarge = 256 << 10;  // from here on reading the clock costs nothing beside the operation
   static constexpr std::size_t kMovesOn = 1 << 20;  // up to here staging does (staging.h)
-  static constexpr std::uint32_t kTrials = 8;       // the first, by turns; large ones begin with a row of each kind
-  static constexpr std::uint32_t kMeasure = 16;     // then every 16th is measured, of the large ones all,
-  static constexpr std::uint32_t kRetry = 128;      // and every 128th tries the other way,
-  static constexpr std::uint32_t kRow = 4;          // of the large ones so many in a row,
+  static constexpr std::uint32_t kMeasure = 17;     // every 17th is measured, of the large ones all,
+  static constexpr std::uint32_t kRetry = 127;      // and every 127th tries the other way,
+  static constexpr std::uint32_t kShortRow = 3;     // so many in a row, of which the last counts,
+  static constexpr std::uint32_t kRow = 4;          // of the large ones so many, of which the best does,
   static constexpr std::uint32_t kLongRow = 12;     // and by plain stores so many where staging moves on
   static constexpr double kDecisive = 1.3;          // so much faster makes all sizes look again
   // So many times in a row so much slower than was known, and a kind is doubted. A time may be better than it will ever be again; so
@@ -68,7 +68,6 @@ class StorePolicy {
   static constexpr std::size_t kClasses = 17;  // by powers of two from kSmall
 
   struct Class {
-    bool taught = false;  // by operations that teach; else what others learnt by themselves, for want of better
     std::uint32_t count = 0;
     std::uint32_t slow = 0;     // measurements in a row that were slower than was known
     double least = 0;           // the best of them
@@ -88,23 +87,20 @@ class StorePolicy {
     }
     void try_in_row(Store store, std::size_t bytes) {
       tried = store;
-      row = bytes < kLarge ? 1 : store == Store::kPlain && bytes <= kMovesOn ? kLongRow : kRow;
+      row = bytes < kLarge ? kShortRow : store == Store::kPlain && bytes <= kMovesOn ? kLongRow : kRow;
     }
   };
   static void learn(Class& known, Store store, std::size_t bytes, double cost);
   static std::size_t index_of(std::size_t bytes);
-  Class& class_of(std::size_t bytes, bool teaches) {
-    return (teaches || bytes < kLarge ? classes_ : rooted_)[index_of(bytes)];
-  }
-  // The class nearest to `bytes` that has been taught both ways, or nullptr.
-  const Class* nearest_taught(std::size_t bytes) const;
+  Class& class_of(std::size_t bytes, bool mutual) { return classes_[mutual ? 0 : 1][index_of(bytes)]; }
+  // The class nearest to `bytes` that knows both ways, or nullptr.
+  const Class* nearest_known(std::size_t bytes, bool mutual) const;
 
-  Store choose_between(std::size_t bytes, bool teaches, bool& measure);
+  Store choose_between(std::size_t bytes, bool mutual, bool& measure);
 
   bool fixed_ = false;
-  Store small_ = Store::kPlain;  // up to kSmall, and for all where the kind is fixed
-  std::array<Class, kClasses> classes_;
-  std::array<Class, kClasses> rooted_;  // of large operations that do not teach
+  Store small_ = Store::kPlain;                         // up to kSmall, and for all where the kind is fixed
+  std::array<std::array<Class, kClasses>, 2> classes_;  // of operations that are mutual, and that are not
 };
 
 }  // namespace customccl::shm

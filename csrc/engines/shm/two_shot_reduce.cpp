@@ -33,6 +33,7 @@ void plan(const Context& context, Operation& op) {
   op.last_phase = static_cast<std::uint32_t>(op.chunks + 1);
   op.room = context.staging.room_for(op.chunk * element, op.chunks);
   op.staged_bytes = count * element;
+  op.mutual = op.call->op != Op::kReduce;
 }
 
 // Slice `owner` of chunk `index`, in elements of the whole tensor, and its place in a slot.

@@ -7,9 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "engines/shm/shm_engine.h"
-#include "support/ranks.h"
-#include "support/trial.h"
+#include "engines/members_of_one_process.h"
 
 // What ranks show one another instead of staging it, step by step: two engines that one thread drives.
 // READ_PEERS suites run only where small_settings_test.cpp says so: they need a setting.
@@ -17,47 +15,8 @@
 namespace customccl::test {
 namespace {
 
-constexpr int kRanks = 2;
+constexpr int kRanks = TwoEngines::kRanks;
 constexpr std::size_t kLarge = 600'000;  // elements; float32: shown if it lies in the arena, and in one chunk
-
-class TwoEngines {
- public:
-  TwoEngines() {
-    run_threads(kRanks, [this](const Rank& rank) {
-      std::unique_ptr<shm::Members> members;
-      const auto meeting = rank.meeting("g");
-      const Status status = shm::Members::meet(rank.spec("g", std::chrono::minutes(5)), *meeting,
-                                               Deadline(std::chrono::minutes(5)), members);
-      ASSERT_TRUE(status.ok()) << status.message();
-      engines_[static_cast<std::size_t>(rank.number())] = std::make_unique<shm::ShmEngine>(std::move(members));
-    });
-  }
-  shm::ShmEngine& operator[](int rank) { return *engines_[static_cast<std::size_t>(rank)]; }
-  void close(int rank) { engines_[static_cast<std::size_t>(rank)].reset(); }
-
- private:
-  std::array<std::unique_ptr<shm::ShmEngine>, kRanks> engines_;
-};
-
-// An operation of both, not yet begun.
-struct Both {
-  Both(TwoEngines& two, const Trial& trial) : engines(two) {
-    for (int rank = 0; rank < kRanks; ++rank) {
-      parts.push_back(std::make_unique<Part>(trial, rank));
-      operations[static_cast<std::size_t>(rank)].call = &parts.back()->call();
-      operations[static_cast<std::size_t>(rank)].sequence = 1;
-    }
-  }
-  Step start(int rank) { return engines[rank].start(of(rank), failure); }
-  Step advance(int rank) { return engines[rank].advance(of(rank), failure); }
-  Operation& of(int rank) { return operations[static_cast<std::size_t>(rank)]; }
-  Part& part(int rank) { return *parts[static_cast<std::size_t>(rank)]; }
-
-  TwoEngines& engines;
-  std::vector<std::unique_ptr<Part>> parts;
-  std::array<Operation, kRanks> operations;
-  Status failure;
-};
 
 Trial shown_trial(Op op, Shape shape = Shape::kShared, std::size_t count = kLarge) {
   Trial trial = even_trial(op, kRanks, DType::kFloat32, count);

@@ -5,8 +5,8 @@
 #include <thread>
 #include <vector>
 
+#include "engines/members_of_one_process.h"
 #include "engines/shm/staging.h"
-#include "support/ranks.h"
 
 // Where ranks put what they stage, turn by turn.
 
@@ -24,11 +24,7 @@ class TwoStagings {
  public:
   TwoStagings() {
     run_threads(kRanks, [this](const Rank& rank) {
-      const auto meeting = rank.meeting("g");
-      const Deadline deadline(std::chrono::minutes(5));
-      auto& members = members_[index(rank.number())];
-      const Status status = shm::Members::meet(rank.spec("g", std::chrono::minutes(5)), *meeting, deadline, members);
-      ASSERT_TRUE(status.ok()) << status.message();
+      auto& members = members_[index(rank.number())] = meet_members(rank);
       stagings_[index(rank.number())] = std::make_unique<Staging>(*members);
       ASSERT_TRUE((*this)[rank.number()].ensure_own().ok());
     });
