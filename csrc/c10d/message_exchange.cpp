@@ -44,7 +44,7 @@ void send_message(CustomBackend& backend, const py::object& value, const std::ve
                   Millis timeout) {
   Communicator& group = *backend.group();
   Parcel parcel;
-  encode(value, std::min(kHeadLimit, group.eager_limit()), parcel);
+  encode(value, std::min(kHeadLimit, group.parcel_limit()), parcel);
   const py::gil_scoped_release release;
   for (const int peer : peers) {
     Call call = message_call(Op::kSend, peer, tag);

@@ -51,7 +51,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Status fetch(const Call& call, std::shared_ptr<Message> parcel);
   // The source of the message that a recv like this would get now, or -1, and its size.
   int probe(const Call& call, std::uint64_t& bytes);
-  std::size_t eager_limit() const;
+  std::size_t parcel_limit() const;
   // Drives what was posted here until nothing is left; false: `limit` passed before.
   bool drain(Nanos limit);
 

@@ -40,8 +40,9 @@ Lane::Begun MessageLane::begin(const Call& call, int looks, Ended& ended) {
 }
 
 Lane::Begun MessageLane::begin_send(const Call& call) {
-  if (bytes_of(call) > eager_limit() || !open(call.peer).ok()) return Begun::kNot;
-  Outgoing outgoing = outgoing_of(call);
+  const std::uint64_t bytes = bytes_of(call);
+  if (!is_eager(call, bytes) || !open(call.peer).ok()) return Begun::kNot;
+  Outgoing outgoing = outgoing_of(call, bytes);
   for (bool done = false; !done;) {
     if (flush_one(call.peer, outgoing, done)) continue;
     sending_ = outgoing;
@@ -112,19 +113,19 @@ void MessageLane::accept_send(Task& task, Finished& finished) {
     fail(task, std::move(status), finished);
     return;
   }
-  Outgoing outgoing = outgoing_of(task.call());
+  Outgoing outgoing = outgoing_of(task.call(), bytes_of(task.call()));
   outgoing.task = &task;
   if (!peer(to).queue.empty() || !push(to, outgoing, finished)) peer(to).queue.push_back(outgoing);
 }
 
-MessageLane::Outgoing MessageLane::outgoing_of(const Call& call) {
+MessageLane::Outgoing MessageLane::outgoing_of(const Call& call, std::uint64_t bytes) {
   Outgoing outgoing;
   outgoing.call = &call;
   PacketHeader& header = outgoing.header;
   header.tag = call.tag;
   header.dtype = call.dtype;
-  header.total = bytes_of(call);
-  const bool eager = header.total <= eager_limit();
+  header.total = bytes;
+  const bool eager = is_eager(call, bytes);
   header.kind = eager ? PacketHeader::Kind::kEager : PacketHeader::Kind::kRequest;
   header.bytes = eager ? static_cast<std::uint32_t>(header.total) : head_bytes(call);
   if (!eager) header.detail = next_number_++;

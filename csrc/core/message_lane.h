@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -39,18 +40,22 @@ class MessageLane final : public Lane {
   // Goes on with the call of begin(), and what that said. Releases the lock.
   void continue_as(Task& task, Begun begun, std::shared_ptr<Task> keep_alive);
 
-  // What travels at once, in bytes.
-  std::size_t eager_limit() const { return eager_limit_; }
+  // How large a parcel travels at once, in one packet.
+  std::size_t parcel_limit() const { return std::min(kParcelLimit, eager_limit_); }
   // The message that a recv like this would get now: its source (the result; -1: none) and size.
   int probe(const Call& recv, std::uint64_t& bytes);
 
  private:
-  static constexpr std::size_t kEagerLimit = 64 << 10;
+  static constexpr std::size_t kEagerLimit = 512 << 10;
+  static constexpr std::size_t kParcelLimit = 64 << 10;
   // What one packet carries: small enough that the receiver soon has something to copy, large enough that packets cost little.
   static constexpr std::size_t kEagerPiece = 8 << 10;
   static constexpr std::size_t kDataPiece = 16 << 10;
-  // Of a message that exceeds the second-level cache, so that memory is read and written in long runs (kernels/copy.cpp).
-  static constexpr std::size_t kLongPiece = 128 << 10;
+  // Of a message from kLongMessage on: a receiver on another last-level cache waits for each header.
+  static constexpr std::size_t kLongMessage = 256 << 10;
+  static constexpr std::size_t kLongMessagePiece = 32 << 10;
+  // Of one that exceeds the second-level cache, so that memory is read and written in long runs (kernels/copy.cpp).
+  static constexpr std::size_t kLongestPiece = 128 << 10;
   // By non-temporal stores, which end each piece with a fence.
   static constexpr std::size_t kStreamedPiece = 32 << 10;
 
@@ -89,6 +94,9 @@ class MessageLane final : public Lane {
   bool take_back(Task& task) override { return mailbox_.withdraw(task); }
 
   static std::uint64_t bytes_of(const Call& call);
+  bool is_eager(const Call& call, std::uint64_t bytes) const {
+    return bytes <= (call.parcel ? parcel_limit() : eager_limit_);
+  }
   // What travels in the request of a large message: the head of a parcel.
   static std::uint32_t head_bytes(const Call& call);
 
@@ -106,7 +114,7 @@ class MessageLane final : public Lane {
   [[gnu::hot]] Begun begin_recv(const Call& call, int looks);
   // Takes what has come of the message; true when looking for more is of no use: it is all here, or something else comes first.
   [[gnu::hot]] bool take_pieces(Incoming& incoming, bool& begun);
-  [[gnu::hot]] Outgoing outgoing_of(const Call& call);
+  [[gnu::hot]] Outgoing outgoing_of(const Call& call, std::uint64_t bytes);
   [[gnu::hot]] std::size_t piece_of(const Outgoing& outgoing) const;
   bool flush(int to, Finished& finished);
   // Sends what there is room for; true when nothing is left.

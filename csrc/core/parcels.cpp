@@ -62,6 +62,6 @@ bool Communicator::drain(Nanos limit) {
   return idle();
 }
 
-std::size_t Communicator::eager_limit() const { return messages_->eager_limit(); }
+std::size_t Communicator::parcel_limit() const { return messages_->parcel_limit(); }
 
 }  // namespace customccl

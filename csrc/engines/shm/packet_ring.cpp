@@ -128,7 +128,7 @@ bool RingReader::front(PacketHeader& header, const std::byte*& payload) {
 
 void RingReader::pop() {
   position_ += length_;
-  place_ = place_ + length_ == capacity_ ? 0 : place_ + length_;
+  place_ = next_place();
   ++number_;
   if (extra_.timed) [[unlikely]]
     ring_->read_at.store(Nanos(Clock::now().time_since_epoch()).count(), std::memory_order_relaxed);

@@ -26,7 +26,7 @@ ShmPacketPort::ShmPacketPort(Members& members)
 }
 
 std::size_t ShmPacketPort::shuttle_bytes() const {
-  return readers_own_lines() ? std::min(capacity_ / 8 / kCacheLine * kCacheLine, Shuttles::kMost) : 0;
+  return readers_own_lines() ? std::min(capacity_ / 4 / kCacheLine * kCacheLine, Shuttles::kMost) : 0;
 }
 
 Status ShmPacketPort::open(int to) {
@@ -87,6 +87,7 @@ bool ShmPacketPort::front(int from, PacketHeader& header, const std::byte*& payl
   if (!there.reader.opened() && !find(from)) return false;
   if (!there.reader.front(header, payload)) return false;
   if (const Shuttles::Place place = there.reader.place(); place != 0) {
+    if (Shuttles::goes_on(place)) there.reader.prefetch_next();
     payload = there.shuttles.at(place, header.bytes);
     if (payload == nullptr) there.reader.break_off();  // never trust a place from a peer
     return payload != nullptr;

@@ -14,13 +14,13 @@ namespace customccl::shm {
 // piece; frames in its ring tell of the pieces, and the last one hands the shuttle over. Who has read that has it, and answers in it.
 // Two ranks that send to each other so use the same memory again and again. One that only sends has soon none left, and sends
 // through its ring, which for that is the better way. (There and back, near: 4 KiB each way 0.88 of the time, 8 and 16 KiB 0.71, 32 KiB
-// 0.82, 64 KiB 0.84, 128 and 256 KiB 0.9; 512 KiB, which leave no room in the second-level cache, 0.8 to 1.1, so not those.)
+// 0.82, 64 KiB 0.84, 128 and 256 KiB 0.9, 512 KiB 0.72 to 0.93.)
 //
 // At any time one rank has a shuttle, or a message in it is on its way. Only who has it writes; what is on its way is read by the
 // receiver alone, after the frame that tells of it, and the sender touches it no more. So nothing in it needs to be synchronised.
 class Shuttles {
  public:
-  static constexpr std::size_t kMost = 256 << 10;  // bytes
+  static constexpr std::size_t kMost = 512 << 10;  // bytes
 
   // Of messages of so many bytes on. Smaller ones lie in few lines, which both cores' first-level caches hold.
   static constexpr std::size_t kLeastMessage = 1 << 10;
@@ -56,6 +56,8 @@ class Shuttles {
     return place;
   }
 
+  // Whether other pieces of the same message follow.
+  static bool goes_on(Place place) { return (place & kIn) != 0 && (place & kLast) == 0; }
   // A piece of the peer's, or nullptr where none can be.
   const std::byte* at(Place place, std::size_t bytes) const {
     const std::byte* memory = memory_[index_of(place)];

@@ -58,7 +58,7 @@ std::string receive_parcel(Communicator& group, int from, std::int64_t tag, std:
     return status.message();
   if (parcel->header.total != bytes) return "it has " + std::to_string(parcel->header.total) + " bytes";
   const std::size_t there = parcel->header.bytes;
-  if (there != (bytes <= group.eager_limit() ? bytes : head)) return std::to_string(there) + " bytes came at once";
+  if (there != (bytes <= group.parcel_limit() ? bytes : head)) return std::to_string(there) + " bytes came at once";
   if (std::string error = content_error(parcel->data.get(), 0, there, seed); !error.empty()) return error;
   if (there == bytes) return "";
   std::vector<std::byte> rest(bytes - there);

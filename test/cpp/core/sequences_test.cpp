@@ -114,7 +114,7 @@ TEST(Groups, DoNotLockWhenACollectiveIsPostedBeforeAMessageThatThePeerWantsFirst
       const auto task = std::make_shared<Task>(part.call(), group->limit_of(part.call()));
       const int peer = 1 - rank.number();
       const auto value = static_cast<std::uint64_t>(i);
-      Letter letter(rank.number() == 0 ? Op::kSend : Op::kRecv, DType::kInt32, 100'000, Shape::kPlain, value, peer, 1);
+      Letter letter(rank.number() == 0 ? Op::kSend : Op::kRecv, DType::kInt32, 200'000, Shape::kPlain, value, peer, 1);
       if (rank.number() == 0) group->post(task);
       ASSERT_TRUE(group->run(letter.call()).ok());
       if (rank.number() == 1) group->post(task);
