@@ -18,8 +18,10 @@ bool adds_slowly(DType dtype) {
 // Bytes up to which all_reduce and reduce take one shot.
 std::size_t one_shot_limit(const Context& context, DType dtype) {
   const std::size_t slot = context.staging.slot_bytes();
-  // Everybody reads everything and adds everything, so the limit shrinks as the group grows.
-  const std::size_t limit = std::min(settings().one_shot_bytes / static_cast<std::size_t>(context.size()), slot);
+  // Everybody reads everything and adds everything, so the limit shrinks as the group grows. Where ranks share processors, a second
+  // wait is one for their turn.
+  const std::size_t in_all = settings().one_shot_bytes * (context.members.enough_processors() ? 1 : 4);
+  const std::size_t limit = std::min(in_all / static_cast<std::size_t>(context.size()), slot);
   // Two ranks read no more in one shot than in two: what counts is one wait less, and later the adding done twice.
   return context.size() == 2 && !adds_slowly(dtype) ? std::max(limit, slot / 4) : limit;
 }
