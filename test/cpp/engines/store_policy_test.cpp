@@ -190,7 +190,7 @@ TEST(StorePolicy, JudgesAKindForLittleDataByTheLastOfARow) {
     const Store store = policy.choose(16 << 10, true, measure);
     row = store == Store::kPlain ? row + 1 : 0;
     written += row > 0 ? 1 : 0;
-    const int took = row == 0 ? 100 : row < 3 ? 190 : 60;
+    const int took = row == 0 ? 100 : row < 6 ? 190 : 60;
     if (measure) policy.observe(store, 16 << 10, true, std::chrono::microseconds(took));
   }
   EXPECT_GT(written, 300);
@@ -238,7 +238,7 @@ TEST(StorePolicy, RepeatsFirstTrialsWhoseTimesSayNothing) {
       EXPECT_TRUE(measure);
       policy.forget(Store::kPlain, bytes, true);
     }
-    const int plain = bytes == 4096 ? 3 : 12;
+    const int plain = bytes == 4096 ? 6 : 12;
     EXPECT_EQ(operations(policy, plain, Store::kStreaming, bytes), 0);
     EXPECT_EQ(operations(policy, 4, Store::kStreaming, bytes), 4);
     EXPECT_GE(operations(policy, 100, Store::kStreaming, bytes), 98);
