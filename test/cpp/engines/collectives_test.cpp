@@ -44,7 +44,22 @@ class Collectives : public testing::TestWithParam<int> {
     const std::size_t slot = settings().slot_bytes;
     const std::size_t one_shot = settings().one_shot_bytes / static_cast<std::size_t>(size);
     const std::size_t share = slot / static_cast<std::size_t>(size);
-    return {0, 1, 16, 47, 48, 49, share, one_shot, one_shot + 16, slot / 4, slot / 4 + 4, slot - 16, slot, slot + 1};
+    return {0,
+            1,
+            16,
+            47,
+            48,
+            49,
+            share,
+            one_shot,
+            one_shot + 16,
+            slot / 16,
+            slot / 16 + 4,
+            slot / 4,
+            slot / 4 + 4,
+            slot - 16,
+            slot,
+            slot + 1};
   }
 };
 
