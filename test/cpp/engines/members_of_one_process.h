@@ -23,6 +23,19 @@ inline std::unique_ptr<shm::Members> meet_members(const Rank& rank) {
   return members;
 }
 
+template <int kCount>
+class MembersOfOneProcess {
+ public:
+  MembersOfOneProcess() {
+    run_threads(kCount,
+                [this](const Rank& rank) { members_[static_cast<std::size_t>(rank.number())] = meet_members(rank); });
+  }
+  shm::Members& operator[](int rank) { return *members_[static_cast<std::size_t>(rank)]; }
+
+ private:
+  std::array<std::unique_ptr<shm::Members>, kCount> members_;
+};
+
 class TwoEngines {
  public:
   static constexpr int kRanks = 2;

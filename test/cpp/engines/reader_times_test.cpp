@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <memory>
 #include <optional>
 
 #include "engines/members_of_one_process.h"
@@ -23,17 +22,12 @@ class ThreeRanks {
  public:
   static constexpr int kRanks = 3;
 
-  ThreeRanks() {
-    run_threads(kRanks, [this](const Rank& rank) { members_[index(rank.number())] = meet_members(rank); });
-    for (int rank = 0; rank < kRanks; ++rank) times_[index(rank)] = std::make_unique<ReaderTimes>(members(rank));
-  }
-  ReaderTimes& operator[](int rank) { return *times_[index(rank)]; }
-  shm::Members& members(int rank) { return *members_[index(rank)]; }
+  ReaderTimes& operator[](int rank) { return times_[static_cast<std::size_t>(rank)]; }
+  shm::Members& members(int rank) { return members_[rank]; }
 
  private:
-  static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
-  std::array<std::unique_ptr<shm::Members>, kRanks> members_;
-  std::array<std::unique_ptr<ReaderTimes>, kRanks> times_;
+  MembersOfOneProcess<kRanks> members_;
+  std::array<ReaderTimes, kRanks> times_{ReaderTimes(members_[0]), ReaderTimes(members_[1]), ReaderTimes(members_[2])};
 };
 
 constexpr std::chrono::microseconds us(int number) { return std::chrono::microseconds(number); }

@@ -23,20 +23,15 @@ constexpr int kRanks = 2;
 class TwoStagings {
  public:
   TwoStagings() {
-    run_threads(kRanks, [this](const Rank& rank) {
-      auto& members = members_[index(rank.number())] = meet_members(rank);
-      stagings_[index(rank.number())] = std::make_unique<Staging>(*members);
-      ASSERT_TRUE((*this)[rank.number()].ensure_own().ok());
-    });
-    for (int rank = 0; rank < kRanks; ++rank) EXPECT_TRUE((*this)[rank].ensure_all().ok());
+    for (Staging& staging : stagings_) EXPECT_TRUE(staging.ensure_own().ok());
+    for (Staging& staging : stagings_) EXPECT_TRUE(staging.ensure_all().ok());
   }
-  Staging& operator[](int rank) { return *stagings_[index(rank)]; }
-  shm::Members& members(int rank) { return *members_[index(rank)]; }
+  Staging& operator[](int rank) { return stagings_[static_cast<std::size_t>(rank)]; }
+  shm::Members& members(int rank) { return members_[rank]; }
 
  private:
-  static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
-  std::array<std::unique_ptr<shm::Members>, kRanks> members_;
-  std::array<std::unique_ptr<Staging>, kRanks> stagings_;
+  MembersOfOneProcess<kRanks> members_;
+  std::array<Staging, kRanks> stagings_{Staging(members_[0]), Staging(members_[1])};
 };
 
 struct Written {
