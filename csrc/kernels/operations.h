@@ -75,6 +75,8 @@ struct Avg : Sum {
   [[gnu::always_inline]] static T finish(T sum, std::size_t n) {
     if constexpr (std::is_floating_point_v<T>) {
       return sum / static_cast<T>(n);
+    } else if constexpr (!std::is_integral_v<T>) {
+      return sum / static_cast<float>(n);  // of several numbers in a register
     } else if constexpr (sizeof(T) <= 4) {
       // Exact: a quotient that is not whole is at least 1/n away from the next whole number, a relative distance over
       // 2^-33, while rounding to double moves it by at most 2^-53. Unlike integer division this becomes vector code.
