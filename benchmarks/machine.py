@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,13 @@ def processors() -> list[int]:
         turn[core] = turn.get(core, -1) + 1
         order.append((turn[core], processor))
     return [processor for _, processor in sorted(order)]
+
+
+def free_threads(processors: Sequence[int]) -> None:
+    """Every thread of this process may run on these: one that a bound thread has started is bound as well."""
+    for thread in os.listdir("/proc/self/task"):
+        with suppress(ProcessLookupError):  # it has ended since
+            os.sched_setaffinity(int(thread), processors)
 
 
 def placement(seconds: float = 0.1) -> list[dict[str, Any]]:

@@ -80,7 +80,7 @@ class C10dPeer:
     def allocate(self) -> Allocate:
         if not self._shared:
             return plain_memory
-        backend = self.group._get_backend(torch.device("cpu"))
+        backend = _cpu_backend(self.group)
         return lambda count, dtype: backend.allocate_tensor(count, dtype=dtype, device=torch.device("cpu"))
 
     def call(self, style: str, operation: str, buffers: Buffers) -> styles.Call:
@@ -134,15 +134,39 @@ class CopyPeer:
 Peer = C10dPeer | DeepSpeedPeer | CopyPeer
 
 
+class Relay:
+    """A group over which a program runs once for all peers: its all_reduces go to the one that was chosen last.
+
+    Two equal nets in different memory differ by up to 20 ms of a step of 80 (a virtual machine's pages lie well or
+    badly), which is more than most peers take to reduce their gradients.
+    """
+
+    def __init__(self) -> None:
+        self.group: Any = dist.new_group(backend=_registered("relay", "create_relay"), timeout=TIMEOUT)
+        self._backend = _cpu_backend(self.group)
+
+    def choose(self, peer: "Peer") -> None:
+        native.load_noop().choose(self._backend, _cpu_backend(peer.group))
+
+
+def _cpu_backend(group: Any) -> Any:
+    return group._get_backend(torch.device("cpu"))
+
+
 _EXCHANGED = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "send_recv", "barrier")
 
 
-def _compiled(name: str, create: str, scope: Scope = EVERYTHING, *arguments: str) -> Peer:
+def _registered(name: str, create: str, *arguments: str) -> str:
+    """The c10d name of a backend that this benchmark compiles."""
     backend = f"benchmarks_{name}".replace(" ", "_")
     if not hasattr(dist.Backend, backend.upper()):
         made = partial(getattr(native.load_noop(), create), *arguments)
         dist.Backend.register_backend(backend, made, devices=["cpu"])
-    return C10dPeer(name, backend, finished_on_return=True, scope=scope)
+    return backend
+
+
+def _compiled(name: str, create: str, scope: Scope = EVERYTHING, *arguments: str) -> Peer:
+    return C10dPeer(name, _registered(name, create, *arguments), finished_on_return=True, scope=scope)
 
 
 def _in_c() -> Peer:

@@ -19,7 +19,7 @@ import torch.distributed as dist
 
 from benchmarks import buffers, footprint, machine, native, own_calls, workloads
 from benchmarks.operations import ELEMENT_BYTES, OPERATIONS, actual_size
-from benchmarks.peers import OURS, OURS_WIDE, PEERS, TIMEOUT, Peer, UnsupportedError
+from benchmarks.peers import OURS, OURS_WIDE, PEERS, TIMEOUT, Peer, Relay, UnsupportedError
 from benchmarks.plan import OWN, STEP, Cell, Plan
 from benchmarks.sampling import Burst, burst_for, enough, round_order
 from benchmarks.shared_region import CAPACITY, SharedRegion
@@ -30,7 +30,7 @@ REPEATS_TO_WARM = 10
 class Turn:
     """A peer's part in one cell, under a name: its call and its buffers."""
 
-    def __init__(self, name: str, peer: Peer, cell: Cell, shared: dict[Any, buffers.Buffers]) -> None:
+    def __init__(self, name: str, peer: Peer, cell: Cell, shared: dict[Any, Any]) -> None:
         self.name, self.peer = name, peer
         self.rewrite: Callable[[], object] = lambda: None
         self.call: Callable[[], object]
@@ -41,7 +41,7 @@ class Turn:
         if cell.style == STEP:
             if not peer.runs_steps:
                 raise UnsupportedError("no step of a program")
-            self.call = workloads.bind(cell.operation, peer.group)
+            self.call = self._step(cell.operation, shared)
             return
         rank, ranks = dist.get_rank(), dist.get_world_size()
         same = peer.allocate, cell.dtype
@@ -50,6 +50,17 @@ class Turn:
         self.buffers = shared[same]
         self.call = peer.call(cell.style, cell.operation, self.buffers)
         self.rewrite = self.buffers.rewrite
+
+    def _step(self, name: str, shared: dict[Any, Any]) -> Callable[[], object]:
+        """Of a program that runs over each peer in the same memory, where it can."""
+        if not workloads.communicates_by_all_reduce(name):
+            return workloads.bind(name, self.peer.group)
+        if "relay" not in shared:
+            shared["relay"] = Relay()
+            shared["step"] = workloads.bind(name, shared["relay"].group)
+        self.rewrite = partial(shared["relay"].choose, self.peer)
+        step: Callable[[], object] = shared["step"]
+        return step
 
     def check(self) -> int:
         """One call from spoilt outputs; elements that came out wrong on this rank."""
@@ -112,7 +123,7 @@ class Rank:
     def measure(self, cell: Cell) -> dict[str, Any]:
         """Samples of all peers that can do this cell; why not, of the others."""
         self._place(cell)
-        shared: dict[Any, buffers.Buffers] = {}
+        shared: dict[Any, Any] = {}  # between the peers
         turns: list[Turn] = []
         peers: dict[str, dict[str, Any]] = {}
         for name, peer, what in self._contenders(cell):
@@ -143,8 +154,9 @@ class Rank:
     def _place(self, cell: Cell) -> None:
         """The calling threads evenly over the processors; steps, and the backends' own threads, go where they like.
         Else a peer's wake-ups put two ranks on one processor and none on another, and the next peer pays."""
-        mine = self.processors[self.region.rank % len(self.processors)]
-        os.sched_setaffinity(0, self.processors if cell.style == STEP else {mine})
+        machine.free_threads(self.processors)
+        if cell.style != STEP:
+            os.sched_setaffinity(0, {self.processors[self.region.rank % len(self.processors)]})
 
     def _sample(self, turns: list[Turn], short: bool) -> Any:
         """The array [peer][round][half][call], maximum over ranks, in nanoseconds. short: whatever others take."""

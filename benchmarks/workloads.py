@@ -17,6 +17,11 @@ def bind(name: str, group: Any) -> Step:
     return _STEPS[name](group)
 
 
+def communicates_by_all_reduce(name: str) -> bool:
+    """And by nothing else, so that it can run over a relay."""
+    return name in ("ddp_step", "token_loop")
+
+
 def names() -> list[str]:
     return list(_STEPS)
 

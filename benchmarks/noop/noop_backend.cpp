@@ -1,6 +1,7 @@
-// Three c10d backends. Two move no data, so what is left of a call's time is c10d, Python and the clock.
+// Four c10d backends. Two move no data, so what is left of a call's time is c10d, Python and the clock.
 // The floor does nothing. "exchange" also has the ranks exchange one flag each, as any backend must whose operations mean anything.
 // The third hands its tensor's address to customccl's C interface and looks at nothing: the floor and the C level in one call.
+// The fourth has another backend do each all_reduce, the one that was chosen last: one program, in the same memory, over each peer.
 // Every operation returns the same finished Work, made once; DistributedDataParallel gets its tensors back through it.
 
 #include <torch/csrc/utils/pybind.h>
@@ -17,6 +18,7 @@
 #include <atomic>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "customccl.h"
 
@@ -220,6 +222,20 @@ class CInterfaceBackend final : public NoopBackend {
   customccl_comm* comm_ = nullptr;
 };
 
+class RelayBackend final : public NoopBackend {
+ public:
+  using NoopBackend::NoopBackend;
+  const std::string getBackendName() const override { return "relay"; }
+  void choose(c10::intrusive_ptr<::c10d::Backend> backend) { chosen_ = std::move(backend); }
+
+  WorkPtr allreduce(Tensors& tensors, const ::c10d::AllreduceOptions& options) override {
+    return chosen_->allreduce(tensors, options);
+  }
+
+ private:
+  c10::intrusive_ptr<::c10d::Backend> chosen_;
+};
+
 }  // namespace
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
@@ -235,5 +251,12 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
                                       int rank, int size, std::chrono::milliseconds) {
     return c10::intrusive_ptr<::c10d::Backend>(
         c10::make_intrusive<CInterfaceBackend>(*store, rank, size, library.c_str()));
+  });
+  module.def("create_relay",
+             [](const c10::intrusive_ptr<::c10d::Store>&, int rank, int size, std::chrono::milliseconds) {
+               return c10::intrusive_ptr<::c10d::Backend>(c10::make_intrusive<RelayBackend>(rank, size));
+             });
+  module.def("choose", [](::c10d::Backend& relay, c10::intrusive_ptr<::c10d::Backend> backend) {
+    dynamic_cast<RelayBackend&>(relay).choose(std::move(backend));
   });
 }
