@@ -69,11 +69,12 @@ class Buffer {
   std::byte* data() const {
     return static_cast<std::byte*>(side_ == kRecv ? call_.recv : const_cast<void*>(call_.send));
   }
-  // Elements of the rank's block.
-  std::size_t count_of(int rank) const {
-    const std::size_t* counts = side_ == kRecv && op() == Op::kAllToAll ? call_.recv_counts : call_.counts;
-    return counts != nullptr ? counts[rank] : call_.count;
+  // Elements of each rank's block; nullptr: all have count().
+  const std::size_t* counts() const {
+    return side_ == kRecv && op() == Op::kAllToAll ? call_.recv_counts : call_.counts;
   }
+  // Elements of the rank's block.
+  std::size_t count_of(int rank) const { return counts() != nullptr ? counts()[rank] : count(); }
   std::size_t count() const { return call_.count; }
 
   // "all_reduce: send"

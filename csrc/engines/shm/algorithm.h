@@ -22,6 +22,8 @@ struct Context {
 
   int rank() const { return members.rank(); }
   int size() const { return members.size(); }
+  // The rank that comes `step` after this one, in a ring.
+  int after(int step) const { return rank() + step < size() ? rank() + step : rank() + step - size(); }
 };
 
 // A collective as a sequence of phases 0..last. Phase 0 runs at once; phase k > 0 runs when every rank has published turn

@@ -71,7 +71,7 @@ void copy_out(const Context& context, const Operation& op, std::size_t index, St
   const Call& call = *op.call;
   const bool gather = call.op == Op::kAllGather;
   for (int step = 1; step < context.size(); ++step) {
-    const int sender = (context.rank() + step) % context.size();
+    const int sender = context.after(step);
     if (!gather && sender != call.root) continue;
     const View& output = call.outputs[gather ? static_cast<std::size_t>(sender) : 0];
     const Range range = chunk_of(output.count, op.chunk, index);

@@ -12,6 +12,14 @@ constexpr std::uint64_t kUniform = std::uint64_t{1} << 63;
 bool says_it_all(const std::uint64_t* row) { return (row[0] & kUniform) != 0; }
 std::uint64_t count_in(const std::uint64_t* row) { return row[0] & ~kUniform; }
 
+// The counts of a call's blocks as a row of `size`: of all ranks, of `one`, or of nobody.
+constexpr int kAll = -1;
+void lay_down(std::span<const View> blocks, int one, std::uint64_t* row, int size) {
+  if (one != kAll || blocks.empty()) std::fill_n(row, size, 0);
+  if (one != kAll) row += one;
+  for (const View& block : blocks) *row++ = block.count;
+}
+
 }  // namespace
 
 void PairCounts::set_own(const Call& call, int rank, int size) {
@@ -29,54 +37,49 @@ void PairCounts::set_own(const Call& call, int rank, int size) {
     rows_[0] = {receivers, receivers * count_, count_, true};
     return;
   }
-  sends_.assign(n, 0);
-  expects_.assign(n, 0);
-  const bool one_receiver = call.op == Op::kGather;
-  const bool one_sender = call.op == Op::kScatter;
-  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
-    sends_[one_receiver ? static_cast<std::size_t>(call.root) : i] = call.inputs[i].count;
-  }
-  for (std::size_t i = 0; i < call.outputs.size(); ++i) {
-    expects_[one_sender ? static_cast<std::size_t>(call.root) : i] = call.outputs[i].count;
-  }
   matrix_.resize(n * n);
-  std::copy(sends_.begin(), sends_.end(), matrix_.begin() + static_cast<std::ptrdiff_t>(index(rank, 0)));
+  outgoing_.resize(n);
+  lay_down(call.inputs, call.op == Op::kGather ? root_ : kAll, row_of(rank), size);
   sum_up(rank, false);
 }
 
 void PairCounts::sum_up(int from, bool alike) {
-  Row row;
-  row.alike = alike;
+  const std::uint64_t* const row = row_of(from);
+  Row sum;
+  sum.alike = alike;
   for (int to = 0; to < size_; ++to) {
-    if (!counts(from, to)) continue;
-    const std::size_t count = sent(from, to);
-    ++row.receivers;
-    row.total += count;
-    row.longest = std::max(row.longest, count);
+    if (to == from || (row[to] == 0 && op_ != Op::kAllToAll)) continue;
+    ++sum.receivers;
+    sum.total += row[to];
+    sum.longest = std::max(sum.longest, row[to]);
   }
-  rows_[static_cast<std::size_t>(from)] = row;
+  rows_[static_cast<std::size_t>(from)] = sum;
 }
 
-void PairCounts::show(Members& members, std::uint64_t turn) const {
+void PairCounts::show(Members& members, const Call& call, std::uint64_t turn) const {
   std::uint64_t* row = members.own().counts(turn, size_);
   if (uniform_) {
     row[0] = kUniform | count_;
     return;
   }
-  std::copy(sends_.begin(), sends_.end(), row);
-  std::copy(expects_.begin(), expects_.end(), row + size_);
+  std::copy_n(row_of(members.rank()), size_, row);
+  lay_down(call.outputs, call.op == Op::kScatter ? root_ : kAll, row + size_, size_);
 }
 
 Status PairCounts::read_all(Members& members, const Operation& op) {
   const auto n = static_cast<std::size_t>(size_);
   uniform_ = false;
   matrix_.resize(n * n);
+  outgoing_.resize(n);
   for (int member = 0; member < size_; ++member) {
-    const std::uint64_t* row = members.of(member).counts(op.first_turn, size_);
-    for (int other = 0; other < size_; ++other) {
-      matrix_[index(member, other)] = says_it_all(row) ? uniform_sent(member, other, count_in(row)) : row[other];
+    const std::uint64_t* const row = members.of(member).counts(op.first_turn, size_);
+    const bool alike = says_it_all(row);
+    if (alike) {
+      for (int to = 0; to < size_; ++to) row_of(member)[to] = uniform_sent(member, to, count_in(row));
+    } else {
+      std::copy_n(row, size_, row_of(member));
     }
-    sum_up(member, says_it_all(row));
+    sum_up(member, alike);
   }
   for (int to = 0; to < size_; ++to) {
     const std::uint64_t* row = members.of(to).counts(op.first_turn, size_);

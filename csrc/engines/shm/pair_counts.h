@@ -9,6 +9,14 @@
 
 namespace customccl::shm {
 
+// How one sender of them lays its blocks out.
+struct Outgoing {
+  std::size_t chunk = 0;  // elements per receiver and phase
+  std::size_t chunks = 0;
+  Room room;  // of one phase
+  bool in_line() const { return room.bytes == 0; }
+};
+
 // How many elements each rank sends to each other one, in all_to_all, gather and scatter.
 //
 // Usually one number says it all, every rank knows it, and the fingerprint covers it. Behind its control block each rank shows that
@@ -32,8 +40,14 @@ class PairCounts {
   // Of this rank; of any after read_all(), or where one number says it all.
   const Row& row(int from) const { return rows_[uniform_ ? 0 : static_cast<std::size_t>(from)]; }
   bool counts(int from, int to) const { return from != to && (op_ == Op::kAllToAll || sent(from, to) != 0); }
+  // Elements that a rank, of which the row is known, has for all others.
+  std::uint64_t sent_by(int from) const { return uniform_ && !sends(from) ? 0 : row(from).total; }
 
-  [[gnu::hot]] void show(Members& members, std::uint64_t turn) const;
+  // personal.cpp's, where not uniform.
+  Outgoing& outgoing(int from) { return outgoing_[static_cast<std::size_t>(from)]; }
+
+  // `call`: the one of set_own().
+  [[gnu::hot]] void show(Members& members, const Call& call, std::uint64_t turn) const;
   // Reads and checks everybody's. Without it everybody's are taken to be as uniform as the own ones.
   Status read_all(Members& members, const Operation& op);
 
@@ -45,7 +59,12 @@ class PairCounts {
   std::size_t index(int from, int to) const {
     return static_cast<std::size_t>(from) * static_cast<std::size_t>(size_) + static_cast<std::size_t>(to);
   }
+  std::uint64_t* row_of(int from) { return &matrix_[index(from, 0)]; }
+  const std::uint64_t* row_of(int from) const { return &matrix_[index(from, 0)]; }
   void sum_up(int from, bool alike);
+  bool sends(int from) const {
+    return op_ == Op::kAllToAll || (op_ == Op::kGather ? from != root_ : from == root_);
+  }
   std::uint64_t uniform_sent(int from, int to, std::uint64_t count) const {
     if (op_ == Op::kAllToAll) return count;
     return (op_ == Op::kGather ? to : from) == root_ ? count : 0;
@@ -57,9 +76,8 @@ class PairCounts {
   bool uniform_ = true;
   std::uint64_t count_ = 0;
   std::vector<Row> rows_;
-  std::vector<std::uint64_t> sends_;  // these three only where not uniform
-  std::vector<std::uint64_t> expects_;
-  std::vector<std::uint64_t> matrix_;
+  std::vector<Outgoing> outgoing_;
+  std::vector<std::uint64_t> matrix_;  // only where not uniform
 };
 
 }  // namespace customccl::shm

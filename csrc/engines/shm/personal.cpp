@@ -21,14 +21,6 @@ namespace customccl::shm {
 
 namespace {
 
-// How one sender lays its blocks out.
-struct Outgoing {
-  std::size_t chunk = 0;  // elements per receiver and phase
-  std::size_t chunks = 0;
-  Room room;  // of one phase
-  bool in_line() const { return room.bytes == 0; }
-};
-
 // all_shown: nothing is staged.
 [[gnu::hot]] Outgoing lay_out(const Context& context, const Operation& op, const PairCounts::Row& row, bool all_shown) {
   const std::size_t element = size_of(op.call->dtype);
@@ -58,7 +50,7 @@ void lay_out_alike(const Context& context, Operation& op, bool all_shown) {
 Outgoing outgoing_of(const Context& context, const Operation& op, int sender) {
   if (context.pairs.uniform()) [[likely]]
     return {op.chunk, op.chunks, op.room};
-  return lay_out(context, op, context.pairs.row(sender), context.shown.all());
+  return context.pairs.outgoing(sender);
 }
 
 // Bytes before the receiver's block in what the sender has put down.
@@ -76,12 +68,18 @@ std::size_t place_of(const Context& context, const Operation& op, const Outgoing
   return before * element;
 }
 
-std::size_t phases_needed(const Context& context, const Operation& op) {
-  if (context.pairs.uniform()) [[likely]]
+// When all counts are known, and what is shown. Returns the number of phases.
+std::size_t lay_out_all(const Context& context, Operation& op) {
+  const bool all_shown = context.shown.all();
+  if (context.pairs.uniform()) [[likely]] {
+    if (all_shown) lay_out_alike(context, op, true);
     return op.chunks;
+  }
   std::size_t most = 1;
   for (int sender = 0; sender < context.size(); ++sender) {
-    most = std::max(most, outgoing_of(context, op, sender).chunks);
+    Outgoing& outgoing = context.pairs.outgoing(sender);
+    outgoing = lay_out(context, op, context.pairs.row(sender), all_shown);
+    most = std::max(most, outgoing.chunks);
   }
   return most;
 }
@@ -102,12 +100,10 @@ const View& output_from(const Call& call, int sender) {
     const bool reads =
         op.call->op == Op::kAllToAll || (op.call->op == Op::kGather) == (context.rank() == op.call->root);
     if (reads && op.room.bytes != 0) op.reads = op.chunk * size_of(op.call->dtype);
+  } else {
+    context.pairs.outgoing(context.rank()) = lay_out(context, op, context.pairs.row(context.rank()), false);
   }
-  op.staged_bytes = 0;
-  for (int receiver = 0; receiver < context.size(); ++receiver) {
-    if (receiver != context.rank())
-      op.staged_bytes += context.pairs.sent(context.rank(), receiver) * size_of(op.call->dtype);
-  }
+  op.staged_bytes = context.pairs.sent_by(context.rank()) * size_of(op.call->dtype);
 }
 
 [[gnu::hot]] const std::byte* read_at(const Context& context, const Operation& op, int member) {
@@ -125,7 +121,7 @@ void copy_in(const Context& context, Operation& op, std::uint32_t phase) {
   std::byte* base = outgoing.in_line() ? context.members.own_line(op.first_turn).payload
                                        : context.staging.own_slot(op.first_turn + phase, outgoing.room, op.store);
   for (int step = 1; step < context.size(); ++step) {
-    const int receiver = (context.rank() + step) % context.size();
+    const int receiver = context.after(step);
     const Range range = chunk_of(context.pairs.sent(context.rank(), receiver), outgoing.chunk, phase);
     if (range.count == 0) continue;
     std::byte* to = base + place_of(context, op, outgoing, context.rank(), receiver);
@@ -149,7 +145,7 @@ Staged staged_by(const Context& context, const Operation& op, int sender, const 
 void copy_out(const Context& context, const Operation& op, std::uint32_t phase) {
   const Call& call = *op.call;
   for (int step = 1; step < context.size(); ++step) {
-    const int sender = (context.rank() + step) % context.size();
+    const int sender = context.after(step);
     const std::size_t count = context.pairs.sent(sender, context.rank());
     if (count == 0) continue;
     const Outgoing outgoing = outgoing_of(context, op, sender);
@@ -190,11 +186,7 @@ void move_part_of_own(const Context& context, const Operation& op, std::uint32_t
 }
 
 [[gnu::hot]] void run(const Context& context, Operation& op, std::uint32_t phase) {
-  if (phase == 1) {
-    if (context.shown.all() && context.pairs.uniform()) [[unlikely]]
-      lay_out_alike(context, op, true);
-    op.last_phase = static_cast<std::uint32_t>(phases_needed(context, op));
-  }
+  if (phase == 1) op.last_phase = static_cast<std::uint32_t>(lay_out_all(context, op));
   if (phase >= 1 && !op.own_moved) [[unlikely]]
     move_part_of_own(context, op, phase);
   if (phase < op.last_phase) copy_in(context, op, phase);

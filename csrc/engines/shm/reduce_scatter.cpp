@@ -37,7 +37,7 @@ std::size_t place(const Operation& op, int owner, int destination) {
 void copy_in(const Context& context, const Operation& op, std::size_t index, std::byte* slot) {
   if (context.shown.shows_input()) return;
   for (int step = 1; step < context.size(); ++step) {
-    const int destination = (context.rank() + step) % context.size();
+    const int destination = context.after(step);
     const View& block = op.call->inputs[static_cast<std::size_t>(destination)];
     const Range range = chunk_of(block.count, op.chunk, index);
     stage(slot + place(op, context.rank(), destination), *op.call, block, range.first, range.count, op.store);

@@ -65,7 +65,7 @@ Step ShmEngine::start(Operation& op, Status& failure) {
     return failed(std::move(status), failure);
   }
   if (personal) [[unlikely]]
-    pairs_.show(*members_, op.first_turn);
+    pairs_.show(*members_, call, op.first_turn);
   signature_ = fingerprint(op, pairs_) ^ members_->identity();
   line.signature = signature_;
   members_->publish(line, op.first_turn, op.store, op.asks);
@@ -231,10 +231,12 @@ bool ShmEngine::all_recorded(const Operation& op) {
 
 Status ShmEngine::compare_records(const Operation& op) {
   const bool personal = is_personal(op.call->op);
-  const CallRecord own = record_of(*op.call, op.sequence);
   for (int member = 0; member < context_.size(); ++member) {
     const Line& line = members_->line(member, op.first_turn);
-    if (line.signature == signature_ || (personal && same_but_counts(line.record, own))) continue;
+    if (line.signature == signature_) [[likely]]
+      continue;
+    const CallRecord own = record_of(*op.call, op.sequence);
+    if (personal && same_but_counts(line.record, own)) continue;
     std::string difference = "the ranks called different things: " + members_->describe(member) + " called " +
                              describe(line.record) + ", " + members_->describe(context_.rank()) + " called " +
                              describe(own);

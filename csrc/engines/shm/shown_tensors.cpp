@@ -164,20 +164,14 @@ Status ShownTensors::find(const Call& call, std::uint64_t first_turn) {
 
 // How many elements the member's input has, as this rank's own call tells: the fingerprints have proved that it is so.
 std::size_t ShownTensors::input_count(const Call& call, int member) const {
-  if (is_personal(call.op)) {
-    std::size_t count = 0;
-    for (int receiver = 0; receiver < members_.size(); ++receiver) count += pairs_.sent(member, receiver);
-    return count;
-  }
+  if (is_personal(call.op)) return pairs_.sent_by(member) + pairs_.sent(member, member);
   if (call.op == Op::kAllGather) return call.outputs[static_cast<std::size_t>(member)].count;
   return count_of(call.inputs.empty() ? call.outputs : call.inputs);
 }
 
 // Whether the payload holds data instead (personal.cpp).
 bool ShownTensors::in_line(const Call& call, int member) const {
-  if (!is_personal(call.op)) return false;
-  std::size_t leaving = input_count(call, member) - pairs_.sent(member, member);
-  return leaving * size_of(call.dtype) <= kInlineBytes;
+  return is_personal(call.op) && pairs_.sent_by(member) * size_of(call.dtype) <= kInlineBytes;
 }
 
 void ShownTensors::read(const Staged& from, std::byte* to, std::size_t bytes) {

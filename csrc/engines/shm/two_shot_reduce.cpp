@@ -54,7 +54,7 @@ Slice slice_of(const Context& context, const Operation& op, std::size_t index, i
 void copy_in(const Context& context, const Operation& op, std::size_t index, std::byte* slot) {
   if (context.shown.shows_input()) return;
   for (int step = 1; step < context.size(); ++step) {
-    const Slice slice = slice_of(context, op, index, (context.rank() + step) % context.size());
+    const Slice slice = slice_of(context, op, index, context.after(step));
     stage(slot + slice.place, *op.call, op.call->inputs[0], slice.range.first, slice.range.count, op.store,
           op.input_origin);
   }
@@ -86,7 +86,7 @@ void copy_out(const Context& context, const Operation& op, std::size_t index, st
   // What was shown has been read by its owner and may lie in that processor's cache.
   const Store store = context.shown.shows_input() ? op.store : Store::kPlain;
   for (int step = 1; step < context.size(); ++step) {
-    const int owner = (context.rank() + step) % context.size();
+    const int owner = context.after(step);
     const Slice slice = slice_of(context, op, index, owner);
     const auto& shown = context.shown.output(owner);
     const Staged source =
