@@ -32,10 +32,21 @@ std::uint64_t fingerprint(const Operation& op, const PairCounts& pairs) {
   hash.add(op.sequence << 32 ^ kind_of(call));
   const bool personal = is_personal(call.op);
   // How it is cut up follows from the counts and from settings, which may differ between ranks. Where counts differ, they are compared.
-  if (!personal || pairs.uniform()) [[likely]]
-    hash.add(op.chunk ^ std::rotl(op.room.bytes, 32));
+  const auto layout = [](std::size_t chunk, const Room& room) { return chunk ^ std::rotl(room.bytes, 32); };
+  if (!personal) [[likely]] {
+    hash.add(layout(op.chunk, op.room));
+  } else if (pairs.of_two()) {
+    for (int from = 0; from < 2; ++from) {
+      if (!pairs.sends(from)) continue;
+      const bool uniform = pairs.uniform();
+      hash.add(pairs.sent(from, 1 - from));
+      hash.add(uniform ? layout(op.chunk, op.room) : layout(pairs.outgoing(from).chunk, pairs.outgoing(from).room));
+    }
+  } else if (pairs.uniform()) {
+    hash.add(layout(op.chunk, op.room));
+  }
   if (personal) [[unlikely]] {
-    hash.add(pairs.uniform() ? pairs.uniform_count() : ~std::uint64_t{0});
+    if (!pairs.of_two()) hash.add(pairs.uniform() ? pairs.uniform_count() : ~std::uint64_t{0});
   } else if (call.op == Op::kAllGather) {
     for (const View& view : call.outputs) hash.add(view.count);
   } else if (call.op == Op::kReduceScatter) {

@@ -20,9 +20,14 @@ void lay_down(std::span<const View> blocks, int one, std::uint64_t* row, int siz
   for (const View& block : blocks) *row++ = block.count;
 }
 
+std::uint64_t expected_of(const Call& call, int from) {
+  if (call.op == Op::kScatter) return from == call.root ? call.outputs[0].count : 0;
+  return call.outputs.empty() ? 0 : call.outputs[static_cast<std::size_t>(from)].count;
+}
+
 }  // namespace
 
-void PairCounts::set_own(const Call& call, int rank, int size) {
+void PairCounts::set_own(const Call& call, int rank, int size, std::size_t most) {
   op_ = call.op;
   root_ = call.root;
   size_ = size;
@@ -35,12 +40,22 @@ void PairCounts::set_own(const Call& call, int rank, int size) {
   if (uniform_) {
     const std::size_t receivers = call.op == Op::kGather ? 1 : n - 1;
     rows_[0] = {receivers, receivers * count_, count_, true};
+    of_two_ = size == 2 && count_ <= most;
     return;
   }
   matrix_.resize(n * n);
   outgoing_.resize(n);
   lay_down(call.inputs, call.op == Op::kGather ? root_ : kAll, row_of(rank), size);
-  sum_up(rank, false);
+  of_two_ = false;
+  if (size != 2) return sum_up(rank, false);
+  const int peer = 1 - rank;
+  const std::uint64_t sent = row_of(rank)[peer];
+  const std::uint64_t expected = expected_of(call, peer);
+  of_two_ = std::max(sent, expected) <= most && row_of(rank)[rank] == expected_of(call, rank);
+  row_of(peer)[rank] = expected;
+  row_of(peer)[peer] = 0;  // nobody else's business
+  sum_up(rank, sent == expected);
+  sum_up(peer, sent == expected);
 }
 
 void PairCounts::sum_up(int from, bool alike) {
@@ -68,16 +83,17 @@ void PairCounts::show(Members& members, const Call& call, std::uint64_t turn) co
 
 Status PairCounts::read_all(Members& members, const Operation& op) {
   const auto n = static_cast<std::size_t>(size_);
-  uniform_ = false;
+  uniform_ = of_two_ = false;
   matrix_.resize(n * n);
   outgoing_.resize(n);
   for (int member = 0; member < size_; ++member) {
     const std::uint64_t* const row = members.of(member).counts(op.first_turn, size_);
-    const bool alike = says_it_all(row);
+    bool alike = says_it_all(row);
     if (alike) {
       for (int to = 0; to < size_; ++to) row_of(member)[to] = uniform_sent(member, to, count_in(row));
     } else {
       std::copy_n(row, size_, row_of(member));
+      if (size_ == 2) alike = row[1 - member] == row[size_ + 1 - member];
     }
     sum_up(member, alike);
   }

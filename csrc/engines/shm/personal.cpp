@@ -47,6 +47,10 @@ void lay_out_alike(const Context& context, Operation& op, bool all_shown) {
   op.room = outgoing.room;
 }
 
+void lay_out_one(const Context& context, const Operation& op, int sender, bool all_shown) {
+  context.pairs.outgoing(sender) = lay_out(context, op, context.pairs.row(sender), all_shown);
+}
+
 Outgoing outgoing_of(const Context& context, const Operation& op, int sender) {
   if (context.pairs.uniform()) [[likely]]
     return {op.chunk, op.chunks, op.room};
@@ -75,12 +79,11 @@ std::size_t lay_out_all(const Context& context, Operation& op) {
     if (all_shown) lay_out_alike(context, op, true);
     return op.chunks;
   }
-  std::size_t most = 1;
-  for (int sender = 0; sender < context.size(); ++sender) {
-    Outgoing& outgoing = context.pairs.outgoing(sender);
-    outgoing = lay_out(context, op, context.pairs.row(sender), all_shown);
-    most = std::max(most, outgoing.chunks);
+  if (!context.pairs.of_two()) {
+    for (int sender = 0; sender < context.size(); ++sender) lay_out_one(context, op, sender, all_shown);
   }
+  std::size_t most = 1;
+  for (int sender = 0; sender < context.size(); ++sender) most = std::max(most, context.pairs.outgoing(sender).chunks);
   return most;
 }
 
@@ -94,14 +97,15 @@ const View& output_from(const Call& call, int sender) {
 
 [[gnu::hot]] void plan(const Context& context, Operation& op) {
   op.last_phase = 1;  // until all counts are known, in phase 1
-  op.mutual = op.call->op == Op::kAllToAll && context.pairs.uniform();
+  op.mutual = op.call->op == Op::kAllToAll && context.pairs.row(context.rank()).alike;
   if (context.pairs.uniform()) [[likely]] {
     lay_out_alike(context, op, false);
     const bool reads =
         op.call->op == Op::kAllToAll || (op.call->op == Op::kGather) == (context.rank() == op.call->root);
     if (reads && op.room.bytes != 0) op.reads = op.chunk * size_of(op.call->dtype);
   } else {
-    context.pairs.outgoing(context.rank()) = lay_out(context, op, context.pairs.row(context.rank()), false);
+    lay_out_one(context, op, context.rank(), false);
+    if (context.pairs.of_two()) lay_out_one(context, op, context.after(1), false);
   }
   op.staged_bytes = context.pairs.sent_by(context.rank()) * size_of(op.call->dtype);
 }

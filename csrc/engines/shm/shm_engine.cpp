@@ -53,7 +53,7 @@ Step ShmEngine::start(Operation& op, Status& failure) {
   const Call& call = *op.call;
   const bool personal = is_personal(call.op);
   if (personal) [[unlikely]]
-    pairs_.set_own(call, context_.rank(), context_.size());
+    pairs_.set_own(call, context_.rank(), context_.size(), shown_.little() / size_of(call.dtype));
   const Algorithm& algorithm = select(context_, call);
   op.algorithm = &algorithm;
   algorithm.plan(context_, op);
@@ -64,12 +64,13 @@ Step ShmEngine::start(Operation& op, Status& failure) {
   } else if (Status status = stage(op, line); !status.ok()) {
     return failed(std::move(status), failure);
   }
-  if (personal) [[unlikely]]
+  const bool told = !personal || pairs_.of_two();
+  if (!told) [[unlikely]]
     pairs_.show(*members_, call, op.first_turn);
   signature_ = fingerprint(op, pairs_) ^ members_->identity();
   line.signature = signature_;
   members_->publish(line, op.first_turn, op.store, op.asks);
-  if (personal) [[unlikely]]
+  if (!told) [[unlikely]]
     record(op);
   if (algorithm.uses_staging && algorithm.meanwhile != nullptr) algorithm.meanwhile(context_, op);
   if (op.sequence % kShowProcessor == 0) members_->show_processor();
@@ -202,7 +203,7 @@ Status ShmEngine::enter(Operation& op, bool same) {
     op.tells = reader_times_.asked(op.first_turn);
     if (op.tells && !op.measured) measure(op);
   }
-  if (!same || (personal && !pairs_.uniform())) {
+  if (!same || (personal && !pairs_.told())) {
     if (Status status = compare_records(op); !status.ok()) return status;
   }
   if (op.algorithm->shows != Shows::kNothing) {
@@ -214,6 +215,7 @@ Status ShmEngine::enter(Operation& op, bool same) {
 
 void ShmEngine::record(const Operation& op) {
   Line& line = members_->own_line(op.first_turn);
+  if (is_personal(op.call->op) && pairs_.of_two()) pairs_.show(*members_, *op.call, op.first_turn);
   line.record = record_of(*op.call, op.sequence);
   line.recorded.store(op.first_turn, std::memory_order_release);
 }

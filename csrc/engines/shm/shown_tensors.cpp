@@ -108,12 +108,14 @@ void ShownTensors::look_at(const Call& call, Shows shows) {
   shows_ = shows;
   if (any_) std::fill(places_.begin(), places_.end(), Place());  // else they are empty
   any_ = all_ = false;
-  if (shows == Shows::kNothing || too_small(call) || in_line(call, members_.rank())) return;
+  if (shows == Shows::kNothing || of_two(call) || too_small(call) || in_line(call, members_.rank())) return;
   if (!scaled(call) && input_stays(call, members_.rank(), run_of(call.inputs, size_of(call.dtype))))
     own().input = place_of(call.inputs, call);
   if (shows == Shows::kInputsAndOutputs) own().output = place_of(call.outputs, call);
   any_ = shows_input() || shows_output();
 }
+
+std::size_t ShownTensors::little() const { return std::min(members_.slot_bytes(), read_from()) / 2; }
 
 // Whether place_of() would find nothing, whatever lies where.
 bool ShownTensors::too_small(const Call& call) const {
@@ -143,7 +145,7 @@ std::optional<Staged> ShownTensors::place_told(int member, std::uint64_t word, s
 }
 
 Status ShownTensors::find(const Call& call, std::uint64_t first_turn) {
-  if (shows_ == Shows::kNothing) return {};
+  if (shows_ == Shows::kNothing || of_two(call)) return {};
   const std::size_t element = size_of(call.dtype);
   for (int member = 0; member < members_.size(); ++member) {
     if (member == members_.rank() || in_line(call, member)) continue;
@@ -173,6 +175,8 @@ std::size_t ShownTensors::input_count(const Call& call, int member) const {
 bool ShownTensors::in_line(const Call& call, int member) const {
   return is_personal(call.op) && pairs_.sent_by(member) * size_of(call.dtype) <= kInlineBytes;
 }
+
+bool ShownTensors::of_two(const Call& call) const { return is_personal(call.op) && pairs_.of_two(); }
 
 void ShownTensors::read(const Staged& from, std::byte* to, std::size_t bytes) {
   const int error = members_.process(from.process).read_memory(to, reinterpret_cast<std::uintptr_t>(from.data), bytes);

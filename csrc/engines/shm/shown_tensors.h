@@ -39,6 +39,8 @@ class ShownTensors {
     in_caches_ = in_caches;
     if (shows != Shows::kNothing || shows_ != Shows::kNothing) look_at(call, shows);
   }
+  // Two ranks that have no more bytes than this for each other show nothing. The ranks need not agree about it.
+  std::size_t little() const;
   // Writes it into the line of the operation's first turn.
   void show(const Call& call, Line& line) const {
     if (shows_ != Shows::kNothing) write_to(call, line);
@@ -78,6 +80,7 @@ class ShownTensors {
   bool can_be_read(const std::byte* begin, std::size_t bytes) const;
   std::size_t input_count(const Call& call, int member) const;
   bool in_line(const Call& call, int member) const;
+  bool of_two(const Call& call) const;
   Place& own() { return places_[static_cast<std::size_t>(members_.rank())]; }
   const Place& own() const { return places_[static_cast<std::size_t>(members_.rank())]; }
 

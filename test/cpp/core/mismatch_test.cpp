@@ -80,9 +80,14 @@ TEST(Mismatch, OfTheRootIsNamedOnEveryRank) {
 
 TEST(Mismatch, OfWhatASenderSendsAndAReceiverExpectsIsNamedOnEveryRank) {
   for (const Op op : {Op::kAllToAll, Op::kGather, Op::kScatter}) {
-    Trial odd = usual(op, 3, 10);
-    odd.counts[op == Op::kAllToAll ? 1 * 3 + 2 : 1] = 17;  // rank 1's view of what goes from or to it
-    expect_mismatch(usual(op, 3, 10), odd, "sends", "expects");
+    for (const int size : {2, 3}) {
+      for (const std::size_t count : {std::size_t{2}, std::size_t{10}, std::size_t{1000}, std::size_t{100'000}}) {
+        Trial odd = usual(op, size, count);
+        const std::size_t sent = size == 2 ? 1 * 2 + 0 : 1 * 3 + 2;  // by rank 1 to another
+        odd.counts[op == Op::kAllToAll ? sent : 1] = count + 7;      // rank 1's view of what goes from or to it
+        expect_mismatch(usual(op, size, count), odd, "sends", "expects");
+      }
+    }
   }
 }
 

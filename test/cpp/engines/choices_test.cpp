@@ -20,7 +20,7 @@ std::uint64_t fingerprint_of(const Trial& trial, int rank, std::uint64_t sequenc
   op.call = &part.call();
   op.sequence = sequence;
   PairCounts pairs;
-  if (shm::is_personal(trial.op)) pairs.set_own(part.call(), rank, trial.size);
+  if (shm::is_personal(trial.op)) pairs.set_own(part.call(), rank, trial.size, 0);
   return shm::fingerprint(op, pairs);
 }
 
@@ -70,12 +70,12 @@ TEST(PairCounts, AreUniformOnlyWhenOneNumberSaysItAll) {
     Trial trial = even_trial(op, 3, DType::kInt32, 5);
     const Part even(trial, 0);
     PairCounts pairs;
-    pairs.set_own(even.call(), 0, 3);
+    pairs.set_own(even.call(), 0, 3, 0);
     EXPECT_TRUE(pairs.uniform());
     EXPECT_EQ(pairs.uniform_count(), 5u);
     trial.counts[1] = 6;
     const Part uneven(trial, 0);
-    pairs.set_own(uneven.call(), 0, 3);
+    pairs.set_own(uneven.call(), 0, 3, 0);
     EXPECT_FALSE(pairs.uniform());
   }
 }
@@ -85,7 +85,7 @@ TEST(PairCounts, KnowWhoSendsWhatInARootedOperation) {
   trial.root = 1;
   const Part part(trial, 0);
   PairCounts pairs;
-  pairs.set_own(part.call(), 0, 3);
+  pairs.set_own(part.call(), 0, 3, 0);
   for (int from = 0; from < 3; ++from) {
     for (int to = 0; to < 3; ++to) EXPECT_EQ(pairs.sent(from, to), to == 1 ? 5u : 0u);
   }

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <thread>
 
@@ -57,6 +58,8 @@ class Collectives : public testing::TestWithParam<int> {
             slot / 16 + 4,
             slot / 4,
             slot / 4 + 4,
+            std::min(slot, std::size_t{384} << 10) / 2,
+            std::min(slot, std::size_t{384} << 10) / 2 + 4,
             slot - 16,
             slot,
             slot + 1};
@@ -83,12 +86,35 @@ TEST_P(Collectives, AreRightForEveryOpAndSizeAroundTheTurningPoints) {
 TEST_P(Collectives, AreRightWhereOnlySomeRanksHaveEqualCountsPerPeer) {
   with_group([](Communicator& group, const Rank& rank) {
     const auto last = static_cast<std::size_t>(rank.size() * rank.size() - 1);
-    for (const std::size_t count : {3, 700, 30'000, 200'000}) {
+    for (const std::size_t count : {3, 700, 30'000, 49'152, 200'000}) {
       Trial trial = even_trial(Op::kAllToAll, rank.size(), DType::kFloat32, count);
       for (std::size_t turn = 0; turn < 4; ++turn) {
         trial.counts[last] = count + turn;  // of the last rank for itself
         trial.seed = turn;
         expect_right(group, trial, rank.number());
+      }
+    }
+  });
+}
+
+// Two ranks know by their own calls what comes, up to some size: one way little and much the other, and roots that differ from both.
+TEST_P(Collectives, AreRightWithLittleOneWayAndMuchTheOther) {
+  with_group([](Communicator& group, const Rank& rank) {
+    constexpr std::array<std::size_t, 8> kCounts{0, 5, 12, 13, 700, 49'152, 49'153, 200'000};
+    std::size_t number = 0;
+    if (rank.size() == 1) return;
+    for (const Op op : {Op::kAllToAll, Op::kGather, Op::kScatter}) {
+      for (const std::size_t one : kCounts) {
+        for (const std::size_t other : kCounts) {
+          if (!chosen(number++)) continue;
+          Trial trial = even_trial(op, rank.size(), DType::kFloat32, 3);
+          trial.counts.back() = 700;  // of the last rank for itself
+          trial.counts[1] = one;
+          trial.counts[trial.counts.size() - 2] = other;
+          trial.root = static_cast<int>(number) % rank.size();
+          trial.seed = number;
+          expect_right(group, trial, rank.number());
+        }
       }
     }
   });

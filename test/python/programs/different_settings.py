@@ -23,7 +23,7 @@ def data(of_rank: int, turn: int, count: int) -> torch.Tensor:
 
 for turn in range(1500):
     count = dice.choice([1, 100, 200, 300, 500, 512, 513, 1000, 2000, 20_000, 60_000]) + dice.randrange(3)
-    operation, root = dice.randrange(5), dice.randrange(size)
+    operation, root = dice.randrange(6), dice.randrange(size)
     mine = data(rank, turn, count)
     everybody = [data(member, turn, count) for member in range(size)]
     if operation == 0:
@@ -39,6 +39,13 @@ for turn in range(1500):
     elif operation == 3:
         dist.reduce(mine, root)
         right = torch.stack(everybody).sum(0) if rank == root else mine
+    elif operation == 4:
+        counts = [[count * (1 + 2 * a + b) % 3001 for b in range(size)] for a in range(size)]  # from a to b
+        sent = torch.cat([data(rank, turn, counts[rank][member]) + 1000 * member for member in range(size)])
+        taken = [counts[member][rank] for member in range(size)]
+        mine = torch.empty(sum(taken), dtype=torch.int64)
+        dist.all_to_all_single(mine, sent, taken, counts[rank])
+        right = torch.cat([data(member, turn, taken[member]) + 1000 * rank for member in range(size)])
     else:
         sent = torch.cat([mine + 1000 * member for member in range(size)])
         mine = torch.empty(size * count, dtype=torch.int64)
