@@ -31,6 +31,20 @@ std::size_t longest_block(const Call& call) {
   op.last_phase = static_cast<std::uint32_t>(std::max<std::size_t>(op.chunks, 1));
 }
 
+[[gnu::hot]] void lay_out(const Context& context, Operation& op, std::size_t longest, Traffic traffic, Store store) {
+  const std::size_t element = size_of(op.call->dtype);
+  cut(op, longest, context.staging.chunk_bytes(longest * element, traffic, store));
+  op.room = context.staging.room_for(std::min(longest, op.chunk) * element, op.chunks, traffic);
+}
+
+// By the root's kind of store, which the others see by the flag of its first turn.
+void lay_out_again(const Context& context, Operation& op, Store store) {
+  const std::size_t longest = longest_block(*op.call);
+  if (longest * size_of(op.call->dtype) <= context.staging.slot_bytes()) [[likely]]
+    return;
+  lay_out(context, op, longest, Traffic::kFromOne, store);
+}
+
 [[gnu::hot]] void plan(const Context& context, Operation& op) {
   const Call& call = *op.call;
   const std::size_t element = size_of(call.dtype);
@@ -39,8 +53,7 @@ std::size_t longest_block(const Call& call) {
   const Traffic traffic = call.op == Op::kBroadcast                  ? Traffic::kFromOne
                           : count_of(call.outputs) == size * longest ? Traffic::kBothWays
                                                                      : Traffic::kUneven;
-  cut(op, longest, context.staging.chunk_bytes(longest * element, traffic));
-  op.room = context.staging.room_for(std::min(longest, op.chunk) * element, op.chunks, traffic);
+  lay_out(context, op, longest, traffic, Store::kStreaming);
   op.reads = call.op == Op::kAllGather || context.rank() != call.root ? op.room.bytes : 0;
   op.mutual = traffic == Traffic::kBothWays;
   op.staged_bytes = sends(call) ? call.inputs[0].count * element : 0;
@@ -90,6 +103,12 @@ void copy_out(const Context& context, const Operation& op, std::size_t index, St
 
 [[gnu::hot]] void run_staged(const Context& context, Operation& op, std::uint32_t phase) {
   const std::uint64_t turn = op.first_turn + phase;
+  if (op.call->op == Op::kBroadcast) {
+    const int root = op.call->root;
+    const bool own = root == context.rank();
+    if (phase == (own ? 0 : 1))
+      lay_out_again(context, op, own ? op.store : context.members.line(root, op.first_turn).store());
+  }
   if (phase == 1 && context.shown.all()) [[unlikely]]
     cut(op, longest_block(*op.call), ShownTensors::kChunk);
   const bool staged = sends(*op.call) && !context.shown.shows_input();

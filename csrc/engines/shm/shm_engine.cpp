@@ -61,13 +61,13 @@ Step ShmEngine::start(Operation& op, Status& failure) {
   Line& line = members_->own_line(op.first_turn);
   if (!algorithm.uses_staging) [[likely]] {
     algorithm.run(context_, op, 0);
+    signature_ = fingerprint(op, pairs_) ^ members_->identity();
   } else if (Status status = stage(op, line); !status.ok()) {
     return failed(std::move(status), failure);
   }
   const bool told = !personal || pairs_.of_two();
   if (!told) [[unlikely]]
     pairs_.show(*members_, call, op.first_turn);
-  signature_ = fingerprint(op, pairs_) ^ members_->identity();
   line.signature = signature_;
   members_->publish(line, op.first_turn, op.store, op.asks);
   if (!told) [[unlikely]]
@@ -81,6 +81,7 @@ Step ShmEngine::start(Operation& op, Status& failure) {
 }
 
 Status ShmEngine::stage(Operation& op, Line& line) {
+  signature_ = fingerprint(op, pairs_) ^ members_->identity();  // of what was planned: phase 0 may cut it up otherwise
   const bool far = beyond_caches(*op.call, context_.size());
   if (far) {
     op.input_origin = Origin::kMemory;

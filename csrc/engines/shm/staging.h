@@ -63,6 +63,7 @@ class Staging {
   static constexpr std::size_t kPiece = 64 << 10;
   static constexpr std::size_t kLeastPiece = 16 << 10;
   static constexpr std::size_t kLongPiece = 128 << 10;
+  static constexpr std::size_t kLongPiecesAbove = 8 << 20;
   static constexpr std::size_t kShortExchange = 1 << 10;
   static constexpr std::size_t kLongExchange = 8 << 20;
   static constexpr std::size_t kGapAbove = 8 << 10;
@@ -93,9 +94,11 @@ class Staging {
   std::size_t bytes() const { return bare_ ? 0 : own_.bytes; }
 
   std::size_t slot_bytes() const { return members_.slot_bytes(); }
-  // How much a rank that stages `bytes` in all stages per turn at most.
-  std::size_t chunk_bytes(std::size_t bytes, Traffic traffic = Traffic::kBothWays) const {
-    return in_pieces(traffic) ? piece_bytes(bytes, traffic) : whole_chunk(bytes);
+  // How much a rank that stages `bytes` in all stages per turn at most. Only of what one rank has for all, and of more than a slot, does
+  // it depend on the kind of store.
+  std::size_t chunk_bytes(std::size_t bytes, Traffic traffic = Traffic::kBothWays,
+                          Store store = Store::kStreaming) const {
+    return in_pieces(traffic) ? piece_bytes(bytes, traffic, store) : whole_chunk(bytes);
   }
   // For chunks of so many bytes: of several chunks all at the start of their slots, but for pieces that move on and what is exchanged.
   Room room_for(std::size_t chunk, std::size_t chunks, Traffic traffic = Traffic::kBothWays) const {
@@ -128,7 +131,7 @@ class Staging {
     return (traffic == Traffic::kFromOne || traffic == Traffic::kToOne) && members_.enough_processors();
   }
   std::size_t whole_chunk(std::size_t bytes) const { return bytes > slot_bytes() ? slot_bytes() / 2 : slot_bytes(); }
-  std::size_t piece_bytes(std::size_t bytes, Traffic traffic) const;
+  std::size_t piece_bytes(std::size_t bytes, Traffic traffic, Store store) const;
   // Not measured otherwise there.
   static bool pieces_stay() { return cores_on_mesh() || strings_write_lines(); }
   // Of each of the two places behind the slots.

@@ -22,7 +22,7 @@ def data(of_rank: int, turn: int, count: int) -> torch.Tensor:
 
 
 for turn in range(1500):
-    count = dice.choice([1, 100, 200, 300, 500, 512, 513, 1000, 2000, 20_000, 60_000]) + dice.randrange(3)
+    count = dice.choice([1, 100, 200, 300, 500, 512, 513, 1000, 2000, 20_000, 60_000, 150_000]) + dice.randrange(3)
     operation, root = dice.randrange(6), dice.randrange(size)
     mine = data(rank, turn, count)
     everybody = [data(member, turn, count) for member in range(size)]
