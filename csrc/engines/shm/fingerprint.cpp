@@ -24,30 +24,36 @@ std::uint64_t kind_of(const Call& call) {
          static_cast<std::uint64_t>(call.dtype) << 8 | static_cast<std::uint64_t>(call.op);
 }
 
+std::uint64_t layout(std::size_t chunk, const Room& room) { return chunk ^ std::rotl(room.bytes, 32); }
+
+// Of counts that one call does not tell nothing is added: they are compared.
+void add_personal(Hash& hash, const Operation& op, const PairCounts& pairs) {
+  if (!pairs.told()) return hash.add(~std::uint64_t{0});
+  if (!pairs.of_two()) {
+    hash.add(layout(op.chunk, op.room));
+    return hash.add(pairs.uniform_count());
+  }
+  for (int from = 0; from < 2; ++from) {
+    if (!pairs.sends(from)) continue;
+    const Outgoing outgoing = pairs.uniform() ? Outgoing{op.chunk, op.chunks, op.room} : pairs.outgoing(from);
+    hash.add(layout(outgoing.chunk, outgoing.room));
+    hash.add(pairs.sent(from, 1 - from));
+  }
+}
+
 }  // namespace
 
+// How a call is cut up follows from its counts and from settings, which may differ between ranks.
 std::uint64_t fingerprint(const Operation& op, const PairCounts& pairs) {
   const Call& call = *op.call;
   Hash hash;
   hash.add(op.sequence << 32 ^ kind_of(call));
-  const bool personal = is_personal(call.op);
-  // How it is cut up follows from the counts and from settings, which may differ between ranks. Where counts differ, they are compared.
-  const auto layout = [](std::size_t chunk, const Room& room) { return chunk ^ std::rotl(room.bytes, 32); };
-  if (!personal) [[likely]] {
-    hash.add(layout(op.chunk, op.room));
-  } else if (pairs.of_two()) {
-    for (int from = 0; from < 2; ++from) {
-      if (!pairs.sends(from)) continue;
-      const bool uniform = pairs.uniform();
-      hash.add(pairs.sent(from, 1 - from));
-      hash.add(uniform ? layout(op.chunk, op.room) : layout(pairs.outgoing(from).chunk, pairs.outgoing(from).room));
-    }
-  } else if (pairs.uniform()) {
-    hash.add(layout(op.chunk, op.room));
+  if (is_personal(call.op)) [[unlikely]] {
+    add_personal(hash, op, pairs);
+    return hash.value();
   }
-  if (personal) [[unlikely]] {
-    if (!pairs.of_two()) hash.add(pairs.uniform() ? pairs.uniform_count() : ~std::uint64_t{0});
-  } else if (call.op == Op::kAllGather) {
+  hash.add(layout(op.chunk, op.room));
+  if (call.op == Op::kAllGather) {
     for (const View& view : call.outputs) hash.add(view.count);
   } else if (call.op == Op::kReduceScatter) {
     for (const View& view : call.inputs) hash.add(view.count);
