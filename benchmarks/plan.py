@@ -68,6 +68,10 @@ class Plan:
         coarse = [cell for cell in self._all() if _coarse(cell)]
         return sorted(coarse, key=lambda cell: cell.operation != "all_reduce")  # first what matters most
 
+    def limits_of(self, cell: Cell) -> Limits:
+        """A step takes a tenth of a second, and a few of them say little about what some take longer than others."""
+        return replace(self.limits, seconds=4 * self.limits.seconds) if cell.style == STEP else self.limits
+
     def time_limit(self, ranks: int) -> float:
         return self.most_seconds if ranks in self.detailed else self.coarse_seconds
 

@@ -21,7 +21,7 @@ from benchmarks import buffers, footprint, machine, native, own_calls, workloads
 from benchmarks.operations import ELEMENT_BYTES, OPERATIONS, actual_size
 from benchmarks.peers import OURS, OURS_WIDE, PEERS, TIMEOUT, Peer, Relay, UnsupportedError
 from benchmarks.plan import OWN, STEP, Cell, Plan
-from benchmarks.sampling import Burst, burst_for, enough, round_order
+from benchmarks.sampling import Burst, Limits, burst_for, enough, round_order
 from benchmarks.shared_region import CAPACITY, SharedRegion
 
 REPEATS_TO_WARM = 10
@@ -135,7 +135,7 @@ class Rank:
                 turns.append(turn)
                 peers[name] = {"wrong": sum(self.region.exchange(wrong))}
         if turns:
-            samples = self._sample(turns, cell.style == OWN)
+            samples = self._sample(turns, cell)
             for index, turn in enumerate(turns):
                 peers[turn.name]["wrong"] += sum(self.region.exchange(turn.check()))
                 peers[turn.name]["samples"] = samples[index].tolist()
@@ -158,11 +158,11 @@ class Rank:
         if cell.style != STEP:
             os.sched_setaffinity(0, {self.processors[self.region.rank % len(self.processors)]})
 
-    def _sample(self, turns: list[Turn], short: bool) -> Any:
-        """The array [peer][round][half][call], maximum over ranks, in nanoseconds. short: whatever others take."""
+    def _sample(self, turns: list[Turn], cell: Cell) -> Any:
+        """The array [peer][round][half][call], maximum over ranks, in nanoseconds."""
         seconds = [self._warm(turn) for turn in turns]
         crowded = self.region.ranks > len(self.processors)
-        longest = 0.0 if short else max(seconds)
+        longest = 0.0 if cell.style == OWN else max(seconds)  # those are short, whatever others take
         bursts = [burst_for(min(own, longest), longest, crowded) for own in seconds]
         timed = bursts[0].timed
         most = CAPACITY // (len(turns) * 2 * timed)
@@ -170,16 +170,17 @@ class Rank:
         gc.collect()
         gc.disable()
         begin, rounds = time.monotonic(), 0
-        while not self._enough(rounds, most, begin):
+        limits = self.plan.limits_of(cell)
+        while not self._enough(rounds, most, begin, limits):
             for position, index in enumerate(round_order(len(turns), rounds)):
                 self._burst(turns[index], bursts[index], mine[rounds, index, position // len(turns)])
             rounds += 1
         gc.enable()
         return self.region.maximum(mine[:rounds].size).reshape(mine[:rounds].shape).swapaxes(0, 1)
 
-    def _enough(self, rounds: int, most: int, begin: float) -> bool:
+    def _enough(self, rounds: int, most: int, begin: float, limits: Limits) -> bool:
         """Rank 0's clock decides."""
-        mine = rounds == most or enough(rounds, time.monotonic() - begin, self.plan.limits)
+        mine = rounds == most or enough(rounds, time.monotonic() - begin, limits)
         return bool(self.region.exchange(mine)[0])
 
     def _warm(self, turn: Turn) -> float:
