@@ -25,18 +25,18 @@ std::uint64_t kind_of(const Call& call) {
 }
 
 std::uint64_t layout(std::size_t chunk, const Room& room) { return chunk ^ std::rotl(room.bytes, 32); }
+std::uint64_t layout(const Outgoing& outgoing) { return layout(outgoing.chunk, outgoing.room); }
 
 // Of counts that one call does not tell nothing is added: they are compared.
-void add_personal(Hash& hash, const Operation& op, const PairCounts& pairs) {
+void add_personal(Hash& hash, const PairCounts& pairs) {
   if (!pairs.told()) return hash.add(~std::uint64_t{0});
   if (!pairs.of_two()) {
-    hash.add(layout(op.chunk, op.room));
+    hash.add(layout(pairs.outgoing(0)));
     return hash.add(pairs.uniform_count());
   }
   for (int from = 0; from < 2; ++from) {
     if (!pairs.sends(from)) continue;
-    const Outgoing outgoing = pairs.uniform() ? Outgoing{op.chunk, op.chunks, op.room} : pairs.outgoing(from);
-    hash.add(layout(outgoing.chunk, outgoing.room));
+    hash.add(layout(pairs.outgoing(from)));
     hash.add(pairs.sent(from, 1 - from));
   }
 }
@@ -49,7 +49,7 @@ std::uint64_t fingerprint(const Operation& op, const PairCounts& pairs) {
   Hash hash;
   hash.add(op.sequence << 32 ^ kind_of(call));
   if (is_personal(call.op)) [[unlikely]] {
-    add_personal(hash, op, pairs);
+    add_personal(hash, pairs);
     return hash.value();
   }
   hash.add(layout(op.chunk, op.room));

@@ -37,6 +37,7 @@ void PairCounts::set_own(const Call& call, int rank, int size, std::size_t most)
              std::all_of(call.outputs.begin(), call.outputs.end(), same);
   const auto n = static_cast<std::size_t>(size);
   rows_.resize(n);
+  outgoing_.resize(n);
   if (uniform_) {
     const std::size_t receivers = call.op == Op::kGather ? 1 : n - 1;
     rows_[0] = {receivers, receivers * count_, count_, true};
@@ -44,7 +45,6 @@ void PairCounts::set_own(const Call& call, int rank, int size, std::size_t most)
     return;
   }
   matrix_.resize(n * n);
-  outgoing_.resize(n);
   lay_down(call.inputs, call.op == Op::kGather ? root_ : kAll, row_of(rank), size);
   of_two_ = false;
   if (size != 2) return sum_up(rank, false);
@@ -85,7 +85,6 @@ Status PairCounts::read_all(Members& members, const Operation& op) {
   const auto n = static_cast<std::size_t>(size_);
   uniform_ = of_two_ = false;
   matrix_.resize(n * n);
-  outgoing_.resize(n);
   for (int member = 0; member < size_; ++member) {
     const std::uint64_t* const row = members.of(member).counts(op.first_turn, size_);
     bool alike = says_it_all(row);

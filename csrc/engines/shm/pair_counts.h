@@ -45,21 +45,21 @@ class PairCounts {
     std::size_t longest = 0;
     bool alike = false;  // one number says what it sends to others and expects of them
   };
-  // Of this rank; of any after read_all(), or where one number says it all.
-  const Row& row(int from) const { return rows_[uniform_ ? 0 : static_cast<std::size_t>(from)]; }
+  // Of this rank; of any where they are told(), or after read_all().
+  const Row& row(int from) const { return rows_[place_of(from)]; }
   bool counts(int from, int to) const { return from != to && (op_ == Op::kAllToAll || sent(from, to) != 0); }
   // Whether the rank has anything, perhaps nothing, for any other.
   bool sends(int from) const { return op_ == Op::kAllToAll || (op_ == Op::kGather ? from != root_ : from == root_); }
   // Elements that a rank, of which the row is known, has for all others.
   std::uint64_t sent_by(int from) const { return uniform_ && !sends(from) ? 0 : row(from).total; }
 
-  // personal.cpp's, where not uniform.
-  Outgoing& outgoing(int from) { return outgoing_[static_cast<std::size_t>(from)]; }
-  const Outgoing& outgoing(int from) const { return outgoing_[static_cast<std::size_t>(from)]; }
+  // personal.cpp's, by the row.
+  Outgoing& outgoing(int from) { return outgoing_[place_of(from)]; }
+  const Outgoing& outgoing(int from) const { return outgoing_[place_of(from)]; }
 
   // `call`: the one of set_own().
   [[gnu::hot]] void show(Members& members, const Call& call, std::uint64_t turn) const;
-  // Reads and checks everybody's. Without it everybody's are taken to be as uniform as the own ones.
+  // Reads and checks everybody's. Without it everybody's are taken to be what this rank's call tells.
   Status read_all(Members& members, const Operation& op);
 
   std::uint64_t sent(int from, int to) const {
@@ -67,6 +67,8 @@ class PairCounts {
   }
 
  private:
+  // Of a rank's row: where one number says it all there is one.
+  std::size_t place_of(int from) const { return uniform_ ? 0 : static_cast<std::size_t>(from); }
   std::size_t index(int from, int to) const {
     return static_cast<std::size_t>(from) * static_cast<std::size_t>(size_) + static_cast<std::size_t>(to);
   }

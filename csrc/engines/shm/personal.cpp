@@ -40,21 +40,8 @@ namespace {
   return {share / element, chunks, context.staging.room_for(row.receivers * share, chunks, traffic)};
 }
 
-void lay_out_alike(const Context& context, Operation& op, bool all_shown) {
-  const Outgoing outgoing = lay_out(context, op, context.pairs.row(0), all_shown);
-  op.chunk = outgoing.chunk;
-  op.chunks = outgoing.chunks;
-  op.room = outgoing.room;
-}
-
 void lay_out_one(const Context& context, const Operation& op, int sender, bool all_shown) {
   context.pairs.outgoing(sender) = lay_out(context, op, context.pairs.row(sender), all_shown);
-}
-
-Outgoing outgoing_of(const Context& context, const Operation& op, int sender) {
-  if (context.pairs.uniform()) [[likely]]
-    return {op.chunk, op.chunks, op.room};
-  return context.pairs.outgoing(sender);
 }
 
 // Bytes before the receiver's block in what the sender has put down.
@@ -73,15 +60,13 @@ std::size_t place_of(const Context& context, const Operation& op, const Outgoing
 }
 
 // When all counts are known, and what is shown. Returns the number of phases.
-std::size_t lay_out_all(const Context& context, Operation& op) {
+std::size_t lay_out_all(const Context& context, const Operation& op) {
   const bool all_shown = context.shown.all();
-  if (context.pairs.uniform()) [[likely]] {
-    if (all_shown) lay_out_alike(context, op, true);
-    return op.chunks;
-  }
-  if (!context.pairs.of_two()) {
+  if (!context.pairs.told() || all_shown) [[unlikely]] {
     for (int sender = 0; sender < context.size(); ++sender) lay_out_one(context, op, sender, all_shown);
   }
+  if (context.pairs.uniform()) [[likely]]
+    return context.pairs.outgoing(0).chunks;
   std::size_t most = 1;
   for (int sender = 0; sender < context.size(); ++sender) most = std::max(most, context.pairs.outgoing(sender).chunks);
   return most;
@@ -98,21 +83,21 @@ const View& output_from(const Call& call, int sender) {
 [[gnu::hot]] void plan(const Context& context, Operation& op) {
   op.last_phase = 1;  // until all counts are known, in phase 1
   op.mutual = op.call->op == Op::kAllToAll && context.pairs.row(context.rank()).alike;
+  lay_out_one(context, op, context.rank(), false);
   if (context.pairs.uniform()) [[likely]] {
-    lay_out_alike(context, op, false);
     const bool reads =
         op.call->op == Op::kAllToAll || (op.call->op == Op::kGather) == (context.rank() == op.call->root);
-    if (reads && op.room.bytes != 0) op.reads = op.chunk * size_of(op.call->dtype);
-  } else {
-    lay_out_one(context, op, context.rank(), false);
-    if (context.pairs.of_two()) lay_out_one(context, op, context.after(1), false);
+    const Outgoing& outgoing = context.pairs.outgoing(context.rank());
+    if (reads && !outgoing.in_line()) op.reads = outgoing.chunk * size_of(op.call->dtype);
+  } else if (context.pairs.of_two()) {
+    lay_out_one(context, op, context.after(1), false);
   }
   op.staged_bytes = context.pairs.sent_by(context.rank()) * size_of(op.call->dtype);
 }
 
 [[gnu::hot]] const std::byte* read_at(const Context& context, const Operation& op, int member) {
   if (context.pairs.sent(member, context.rank()) == 0) return nullptr;
-  const Outgoing outgoing = outgoing_of(context, op, member);
+  const Outgoing& outgoing = context.pairs.outgoing(member);
   return context.staging.slot(member, op.first_turn + op.phase - 1, outgoing.room).data +
          place_of(context, op, outgoing, member, context.rank());
 }
@@ -120,7 +105,7 @@ const View& output_from(const Call& call, int sender) {
 void copy_in(const Context& context, Operation& op, std::uint32_t phase) {
   if (context.shown.shows_input()) return;
   const Call& call = *op.call;
-  const Outgoing outgoing = outgoing_of(context, op, context.rank());
+  const Outgoing outgoing = context.pairs.outgoing(context.rank());
   op.room = outgoing.room;
   std::byte* base = outgoing.in_line() ? context.members.own_line(op.first_turn).payload
                                        : context.staging.own_slot(op.first_turn + phase, outgoing.room, op.store);
@@ -152,7 +137,7 @@ void copy_out(const Context& context, const Operation& op, std::uint32_t phase) 
     const int sender = context.after(step);
     const std::size_t count = context.pairs.sent(sender, context.rank());
     if (count == 0) continue;
-    const Outgoing outgoing = outgoing_of(context, op, sender);
+    const Outgoing outgoing = context.pairs.outgoing(sender);
     const Range range = chunk_of(count, outgoing.chunk, phase - 1);
     if (range.count == 0) continue;
     const Staged from = staged_by(context, op, sender, outgoing, phase);

@@ -65,12 +65,12 @@ Step ShmEngine::start(Operation& op, Status& failure) {
   } else if (Status status = stage(op, line); !status.ok()) {
     return failed(std::move(status), failure);
   }
-  const bool told = !personal || pairs_.of_two();
-  if (!told) [[unlikely]]
+  const bool shows_counts = personal && !pairs_.of_two();
+  if (shows_counts) [[unlikely]]
     pairs_.show(*members_, call, op.first_turn);
   line.signature = signature_;
   members_->publish(line, op.first_turn, op.store, op.asks);
-  if (!told) [[unlikely]]
+  if (shows_counts) [[unlikely]]
     record(op);
   if (algorithm.uses_staging && algorithm.meanwhile != nullptr) algorithm.meanwhile(context_, op);
   if (op.sequence % kShowProcessor == 0) members_->show_processor();
