@@ -9,7 +9,12 @@ void CompletionHook::set(Function function) {
 
 void CompletionHook::call(::c10d::OpType type, std::uint64_t sequence, Clock::time_point begin) {
   const Clock::time_point end = Clock::now();
-  function_(std::make_shared<::c10d::WorkInfo>(type, sequence, begin, end, std::chrono::duration<float>(end - begin)));
+  try {
+    function_(
+        std::make_shared<::c10d::WorkInfo>(type, sequence, begin, end, std::chrono::duration<float>(end - begin)));
+  } catch (const std::exception& error) {
+    TORCH_WARN("customccl: the completion hook failed: ", error.what());
+  }
 }
 
 void CompletionHook::follow(const std::shared_ptr<TensorTask>& task, ::c10d::OpType type) {

@@ -13,7 +13,7 @@
 namespace customccl::torch_shim {
 
 // The function that a user registers to hear of every successful operation of a group. Runs on the thread that completed the
-// operation, with no lock held. Thread-safe.
+// operation, with no lock held. What it throws is a warning: the operation has succeeded. Thread-safe.
 class CompletionHook : public std::enable_shared_from_this<CompletionHook> {
  public:
   using Function = std::function<void(std::shared_ptr<::c10d::WorkInfo>)>;

@@ -1,10 +1,12 @@
 #include "c10d/work.h"
 
 #include <ATen/core/jit_type.h>
+#include <torch/csrc/utils/pybind.h>
 
 #include <utility>
 
 #include "c10d/errors.h"
+#include "platform/settings.h"
 
 namespace customccl::torch_shim {
 
@@ -78,19 +80,9 @@ void WorkState::follow(const std::shared_ptr<WorkState>& state, std::function<vo
   }
 }
 
+// Not patient: this thread may hold Python's lock, which another one that is telling may want. That one goes on to the futures.
 void WorkState::one_done() {
-  if (left_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  tell(true);
-  FuturePtr future;
-  FuturePtr result;
-  {
-    const std::lock_guard lock(mutex_);
-    future = future_;
-    result = result_;
-  }
-  // Here run the user's callbacks: no lock may be held.
-  if (result && !result->completed()) complete_result(*result);
-  if (future && !future->completed()) complete(*future);
+  if (left_.fetch_sub(1, std::memory_order_acq_rel) == 1) settle(false);
 }
 
 // By whoever comes first, the thread that completes the last task or one that has waited: a profiler or a dump of the flight recorder
@@ -111,52 +103,52 @@ bool WorkState::tell(bool patient) {
   return patient;
 }
 
-void WorkState::complete(c10::ivalue::Future& future) const {
-  if (const Status* status = failure(); status != nullptr) {
+void WorkState::fulfil(const Promise& promise, c10::ivalue::Future& future) const {
+  const Status* status = failure();
+  if (&promise == &result_) {
+    future.markCompleted(result_value(status == nullptr ? Code::kOk : status->code));
+  } else if (status != nullptr) {
     future.setError(to_exception(*status));
   } else {
     future.markCompleted(c10::IValue(outputs_));
   }
 }
 
-void WorkState::complete_result(c10::ivalue::Future& future) const {
-  const Status* status = failure();
-  future.markCompleted(result_value(status == nullptr ? Code::kOk : status->code));
-}
+FuturePtr WorkState::future() { return ask(future_, make_future); }
 
-FuturePtr WorkState::future() {
-  if (done()) tell(false);
+FuturePtr WorkState::result_future() { return ask(result_, make_result_future); }
+
+FuturePtr WorkState::ask(Promise& promise, FuturePtr (*make)()) {
+  if (done()) settle(false);
   const std::lock_guard lock(mutex_);
-  if (!future_) {
-    future_ = make_future();
-    if (over()) complete(*future_);  // nobody can have added a callback
+  if (!promise.future) {
+    promise.future = make();
+    promise.claimed = over();
+    if (promise.claimed) fulfil(promise, *promise.future);  // nobody can have added a callback
   }
-  return future_;
+  return promise.future;
 }
 
-FuturePtr WorkState::result_future() {
-  if (done()) tell(false);
-  const std::lock_guard lock(mutex_);
-  if (!result_) {
-    result_ = make_result_future();
-    if (over()) complete_result(*result_);
-  }
-  return result_;
-}
-
-bool WorkState::settle(bool patient) {
-  if (!tell(patient)) return false;
+bool WorkState::keep(Promise& promise, bool patient) {
   FuturePtr future;
-  FuturePtr result;
+  bool claimed = true;
   {
     const std::lock_guard lock(mutex_);
-    future = future_;
-    result = result_;
+    future = promise.future;
+    if (!future) return true;
+    claimed = std::exchange(promise.claimed, true);
   }
-  for (const FuturePtr& each : {future, result}) {
-    if (each) each->wait();
-  }
-  return true;
+  // Here run the user's callbacks: no lock may be held.
+  if (!claimed) fulfil(promise, *future);
+  if (patient) future->wait();
+  return future->completed();
+}
+
+// Whoever has told goes on to the futures, also those that were made meanwhile. So each gets its value, whoever comes by impatiently.
+bool WorkState::settle(bool patient) {
+  if (!tell(patient)) return false;
+  const bool result_kept = keep(result_, patient);
+  return keep(future_, patient) && result_kept;
 }
 
 Nanos WorkState::took() const {
@@ -189,14 +181,25 @@ std::exception_ptr TaskWork::exception() const {
 }
 
 bool TaskWork::wait(std::chrono::milliseconds timeout) {
+  std::optional<Deadline> limit;  // for all of them
+  if (timeout.count() > 0) limit.emplace(timeout);
   for (const auto& task : state_->tasks()) {
-    if (group_->wait(*task, timeout)) continue;
+    if (group_->wait(*task, limit ? std::max(limit->left(), Nanos(1)) : Nanos(0))) continue;
     C10_THROW_ERROR(DistBackendError, group_->still_waiting(*task, timeout));
   }
   state_->settle(true);
   Work::synchronize();  // takes this Work out of the registry of works that functional collectives wait for
   if (const Status* failure = state_->failure(); failure != nullptr) throw_status(*failure);
   return true;
+}
+
+// A wait for a future drives nothing. Where no progress thread does, an operation is over, or has failed in time, when its future is there.
+void TaskWork::carry_out_for_future() const {
+  if (settings().progress_thread || state_->done()) return;
+  // Python asks with its lock held, which a rank that is waited for may need: it may be a thread of this process.
+  std::optional<pybind11::gil_scoped_release> release;
+  if (PyGILState_Check() != 0) release.emplace();
+  for (const auto& task : state_->tasks()) group_->wait(*task, kNoTimeout);
 }
 
 std::chrono::milliseconds TaskWork::getTimeout() const {

@@ -64,8 +64,8 @@ class WorkState {
   FuturePtr result_future();
   // Once done: from the call to the end of the last task.
   Nanos took() const;
-  // Once done: until those who watch have been told, and the futures that anybody asked for have their values (their callbacks may
-  // still run then). Unless `patient`, false when another thread is still telling.
+  // Once done: those who watch are told, and the futures that anybody asked for get their values, here or by a thread that is at it
+  // already (their callbacks may still run then). Unless `patient`, waits for no such thread: false while it has not come to an end.
   bool settle(bool patient);
 
   // `end_profile` and `watcher` run once when all tasks are done, on the thread that sees it first, with no lock held and before
@@ -75,13 +75,20 @@ class WorkState {
 
  private:
   enum Telling : std::uint32_t { kUntold, kBeingTold, kTold };
+  // A future, made when somebody asks for it. Whoever claims it gives it its value, once, with no lock held: its callbacks, the user's,
+  // run there. So nobody who waits for a value waits for callbacks, of this future or of the other one.
+  struct Promise {
+    FuturePtr future;
+    bool claimed = false;
+  };
 
   void one_done();
   bool tell(bool patient);
-  // Whether one_done() may have passed by: a future made now is completed by whoever makes it.
+  // Whether settle() may have passed by: a future made now is completed by whoever makes it.
   bool over() const { return done() && telling_.load(std::memory_order_acquire) == kTold; }
-  void complete(c10::ivalue::Future& future) const;
-  void complete_result(c10::ivalue::Future& future) const;
+  FuturePtr ask(Promise& promise, FuturePtr (*make)());
+  bool keep(Promise& promise, bool patient);
+  void fulfil(const Promise& promise, c10::ivalue::Future& future) const;
 
   std::vector<std::shared_ptr<TensorTask>> tasks_;
   std::vector<at::Tensor> outputs_;
@@ -90,9 +97,9 @@ class WorkState {
   std::atomic<std::thread::id> teller_{};
   std::function<void()> end_profile_;
   Watcher watcher_;
-  std::mutex mutex_;
-  FuturePtr future_;  // both made when asked for
-  FuturePtr result_;
+  std::mutex mutex_;  // of the promises
+  Promise future_;
+  Promise result_;
 };
 
 // c10d's name for an operation, and the profiler's.
@@ -122,14 +129,22 @@ class TaskWork final : public ::c10d::Work {
   // 0 ms: as long as the operation's own limit. A limit given here leaves the operation running when it passes.
   bool wait(std::chrono::milliseconds timeout) override;
   void abort() override { group_->abort("Work.abort()"); }
-  FuturePtr getFuture() override { return state_->future(); }
-  FuturePtr getFutureResult() override { return state_->result_future(); }
+  FuturePtr getFuture() override {
+    carry_out_for_future();
+    return state_->future();
+  }
+  FuturePtr getFutureResult() override {
+    carry_out_for_future();
+    return state_->result_future();
+  }
   float getDuration() const override { return duration(timed_ ? std::optional(state_->took()) : std::nullopt); }
   std::uint64_t getSequencenumber() const override { return state_->tasks().front()->operation().sequence; }
   std::chrono::milliseconds getTimeout() const CUSTOMCCL_OVERRIDE_SINCE_2_14;
   std::uint64_t getCompletionKey() const CUSTOMCCL_OVERRIDE_SINCE_2_15 { return key_; }
 
  private:
+  void carry_out_for_future() const;
+
   std::shared_ptr<Communicator> group_;
   std::shared_ptr<WorkState> state_;
   std::uint64_t key_;
@@ -141,7 +156,8 @@ class TaskWork final : public ::c10d::Work {
 class DoneWork final : public ::c10d::Work {
  public:
   explicit DoneWork(::c10d::OpType type = ::c10d::OpType::UNKNOWN) : Work(-1, type) {}
-  DoneWork(::c10d::OpType type, std::uint64_t key, Nanos took) : Work(-1, type), key_(key), took_(took) {}
+  DoneWork(::c10d::OpType type, std::uint64_t key, Nanos took, at::TensorList outputs)
+      : Work(-1, type), outputs_(outputs.begin(), outputs.end()), key_(key), took_(took) {}
   // Of an asynchronous call, which ends with end().
   DoneWork(::c10d::OpType type, Nanos limit, at::TensorList outputs)
       : Work(-1, type), outputs_(outputs.begin(), outputs.end()), limit_(limit) {}

@@ -118,8 +118,8 @@ constexpr std::array kRows{
         microseconds<&S::spin>},
     Row{"CUSTOMCCL_YIELD_US", "how long a wait yields before it sleeps", "1000", microseconds<&S::yield>},
     Row{"CUSTOMCCL_PROGRESS_THREAD",
-        "1: a thread moves asynchronous work on; 0: only wait() and polls do, so DDP, which waits for futures, stands "
-        "still",
+        "1: a thread moves asynchronous work on; 0: only wait() and polls do, and get_future(), which returns when the "
+        "operation is over",
         "1", flag<&S::progress_thread>},
     Row{"CUSTOMCCL_STORE_POLICY", "how staging is written: plain or streaming (non-temporal) stores, or auto", "auto",
         one_of<&S::store_policy, kStorePolicies>},
