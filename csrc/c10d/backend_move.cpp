@@ -27,6 +27,7 @@ PreparedCall CustomBackend::prepare_all_gather_list(const Tensors& outputs, cons
   PreparedCall prepared(Op::kAllGather);
   prepared.add_input(input);
   for (const at::Tensor& output : outputs) prepared.add_output(output);
+  prepared.copy_overlapped_inputs(getRank());
   prepared.set_timeout(options.timeout);
   return prepared;
 }
@@ -46,6 +47,7 @@ PreparedCall CustomBackend::prepare_all_gather(const at::Tensor& output, const a
   PreparedCall prepared(Op::kAllGather);
   prepared.add_input(input);
   prepared.split_output(output, size());
+  prepared.copy_overlapped_inputs(getRank());
   prepared.set_timeout(options.timeout);
   return prepared;
 }
@@ -105,6 +107,7 @@ CustomBackend::WorkPtr CustomBackend::gather(std::vector<Tensors>& outputs, Tens
     TORCH_CHECK_VALUE(own.numel() == inputs[0].numel(), "customccl: gather got an output of ", own.numel(),
                       " elements for the root's own input of ", inputs[0].numel());
   }
+  prepared.copy_overlapped_inputs(getRank());
   prepared.set_timeout(options.timeout);
   return launch(std::move(prepared), options.asyncOp, {::c10d::OpType::GATHER, "customccl:gather"},
                 [&] { return Held{inputs, root ? at::TensorList(outputs[0]) : at::TensorList()}; });
@@ -123,6 +126,7 @@ CustomBackend::WorkPtr CustomBackend::gather_single(at::Tensor& output, at::Tens
                       "), input ", input.numel(), " (sizes ", input.sizes(), ")");
     prepared.split_output(output, size());
   }
+  prepared.copy_overlapped_inputs(getRank());
   prepared.set_timeout(options.timeout);
   return launch(std::move(prepared), options.asyncOp, {::c10d::OpType::GATHER, "customccl:gather"},
                 [&] { return Held{input, output}; });
@@ -145,6 +149,7 @@ CustomBackend::WorkPtr CustomBackend::scatter(Tensors& outputs, std::vector<Tens
     TORCH_CHECK_VALUE(own.numel() == outputs[0].numel(), "customccl: scatter got an output of ", outputs[0].numel(),
                       " elements for the root's own input of ", own.numel());
   }
+  prepared.copy_overlapped_inputs(getRank());
   prepared.set_timeout(options.timeout);
   return launch(std::move(prepared), options.asyncOp, {::c10d::OpType::SCATTER, "customccl:scatter"},
                 [&] { return Held{root ? at::TensorList(inputs[0]) : at::TensorList(), outputs}; });
@@ -158,6 +163,7 @@ CustomBackend::WorkPtr CustomBackend::alltoall_base(at::Tensor& output, at::Tens
   prepared.add_splits(input, input_splits, getSize(), false);
   prepared.add_splits(output, output_splits, getSize(), true);
   prepared.check_own_block(getRank());
+  prepared.copy_overlapped_inputs(getRank());
   prepared.set_timeout(options.timeout);
   return launch(std::move(prepared), options.asyncOp, {::c10d::OpType::ALLTOALL_BASE, "customccl:all_to_all"},
                 [&] { return Held{input, output, input_splits, output_splits}; });
@@ -172,6 +178,7 @@ CustomBackend::WorkPtr CustomBackend::alltoall(Tensors& outputs, Tensors& inputs
   for (const at::Tensor& input : inputs) prepared.add_input(input);
   for (const at::Tensor& output : outputs) prepared.add_output(output);
   prepared.check_own_block(getRank());
+  prepared.copy_overlapped_inputs(getRank());
   prepared.set_timeout(options.timeout);
   return launch(std::move(prepared), options.asyncOp, {::c10d::OpType::ALLTOALL, "customccl:all_to_all"},
                 [&] { return Held{inputs, outputs}; });
@@ -185,7 +192,7 @@ CustomBackend::WorkPtr CustomBackend::barrier(const ::c10d::BarrierOptions& opti
 }
 
 void CustomBackend::monitoredBarrier(const ::c10d::BarrierOptions& options, bool wait_all_ranks) {
-  if (group_->suspended()) throw_status(group_->refuse(Task(Call(), Nanos(0))));
+  if (group_->suspended() || group_->inherited()) throw_status(group_->refuse(Task(Call(), Nanos(0))));
   const bool stated = options.timeout != ::c10d::kUnsetTimeout;
   try {
     monitored_barrier(*group_, stated ? Nanos(options.timeout) : group_->limit_of(Call()), wait_all_ranks);

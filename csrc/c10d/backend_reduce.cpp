@@ -73,6 +73,7 @@ CustomBackend::WorkPtr CustomBackend::reduce_scatter(Tensors& outputs, std::vect
   prepared.add_output(output);
   for (const at::Tensor& block : blocks) prepared.add_input(block);
   prepared.set_reduce_op(options.reduceOp);
+  prepared.copy_overlapped_inputs(getRank());
   prepared.set_timeout(options.timeout);
   return launch(std::move(prepared), options.asyncOp, {::c10d::OpType::REDUCE_SCATTER, "customccl:reduce_scatter"},
                 [&] { return Held{blocks, outputs}; });
@@ -87,6 +88,7 @@ PreparedCall CustomBackend::prepare_reduce_scatter(const at::Tensor& output, con
   prepared.add_output(output);
   prepared.split_input(input, size());
   prepared.set_reduce_op(options.reduceOp);
+  prepared.copy_overlapped_inputs(getRank());
   prepared.set_timeout(options.timeout);
   return prepared;
 }

@@ -1,9 +1,11 @@
 #include "c10d/prepared_call.h"
 
 #include <ATen/MemoryOverlap.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/scalar_tensor.h>
 
 #include "c10d/types.h"
+#include "kernels/strided.h"
 
 namespace customccl::torch_shim {
 
@@ -30,6 +32,13 @@ std::byte* first_element(const at::Tensor& tensor, std::size_t element, bool out
     return nullptr;
   }
   return static_cast<std::byte*>(data) + static_cast<std::size_t>(tensor.storage_offset()) * element;
+}
+
+bool same_elements(const View& a, const View& b) {
+  if (a.data != b.data || a.begin != b.begin || a.count != b.count || a.contiguous() != b.contiguous()) return false;
+  return a.contiguous() || std::ranges::equal(a.layout->dims, b.layout->dims, [](const Dim& x, const Dim& y) {
+           return x.size == y.size && x.stride == y.stride;
+         });
 }
 
 }  // namespace
@@ -129,6 +138,28 @@ void PreparedCall::add_splits(const at::Tensor& tensor, std::span<const std::int
     const std::size_t count = static_cast<std::size_t>(part) * row;
     views.push_back(whole.part(first, count));
     first += count;
+  }
+}
+
+void PreparedCall::copy_overlapped(int rank) {
+  const std::size_t element = size_of(call_.dtype);
+  const auto peer_of = [rank](const Views& views, std::size_t index) {
+    return views.size() == 1 ? static_cast<std::size_t>(rank) : index;
+  };
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    View& input = inputs_[i];
+    for (std::size_t j = 0; j < outputs_.size(); ++j) {
+      const View& output = outputs_[j];
+      if (input.count == 0 || output.count == 0) continue;
+      if (!customccl::extent_of(input, element).meets(customccl::extent_of(output, element))) continue;
+      if (peer_of(inputs_, i) == peer_of(outputs_, j) && same_elements(input, output)) continue;
+      at::Tensor& copy =
+          copies_.emplace_front(at::empty({static_cast<std::int64_t>(input.count * element)}, at::kByte));
+      auto* data = static_cast<std::byte*>(copy.mutable_data_ptr());
+      pack(data, input, 0, input.count, element, Store::kPlain);
+      input = {data, nullptr, 0, input.count};
+      break;
+    }
   }
 }
 

@@ -3,10 +3,12 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/SmallVector.h>
 
+#include <algorithm>
 #include <forward_list>
 #include <span>
 
 #include "base/call.h"
+#include "base/extent.h"
 #include "c10d/compat.h"
 #include "c10d/types.h"
 
@@ -31,6 +33,13 @@ class PreparedCall {
   void split_output(const at::Tensor& tensor, std::size_t parts);
   // all_to_all: one block per rank, of the given numbers of rows (first dimension), or of equal ones if none are given.
   void add_splits(const at::Tensor& tensor, std::span<const std::int64_t> rows, int parts, bool output);
+
+  // After the tensors: an input that lies on an output is copied, as what arrives may come before it has left. But not one that lies
+  // exactly on its counterpart (in place), which the engines know: the block of the same rank, `rank`'s own where there is one tensor.
+  void copy_overlapped_inputs(int rank) {
+    const std::size_t element = size_of(call_.dtype);
+    if (C10_UNLIKELY(extent_of(inputs_, element).meets(extent_of(outputs_, element)))) copy_overlapped(rank);
+  }
 
   // all_to_all: what a rank sends to itself is what it expects from itself.
   void check_own_block(int rank) const;
@@ -59,6 +68,16 @@ class PreparedCall {
 
  private:
   using Views = c10::SmallVector<View, 4>;
+  static Extent extent_of(const Views& views, std::size_t element) {
+    Extent all;
+    for (const View& view : views) {
+      const Extent extent = customccl::extent_of(view, element);
+      all.begin = all.begin == nullptr ? extent.begin : std::min(all.begin, extent.begin);
+      all.end = std::max(all.end, extent.end);
+    }
+    return all;
+  }
+  [[gnu::cold, gnu::noinline]] void copy_overlapped(int rank);
   [[gnu::hot]] View view_of(const at::Tensor& tensor, bool output);
   void check_kind(const at::Tensor& tensor) const;
   void check_overlap(const at::Tensor& output) const;
@@ -78,7 +97,8 @@ class PreparedCall {
   bool in_place_ = false;
   Views inputs_;
   Views outputs_;
-  std::forward_list<Layout> layouts_;  // of strided tensors; nodes stay where they are when this moves
+  std::forward_list<Layout> layouts_;     // of strided tensors; nodes stay where they are when this moves
+  std::forward_list<at::Tensor> copies_;  // of overlapped inputs
 };
 
 }  // namespace customccl::torch_shim

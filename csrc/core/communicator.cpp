@@ -72,7 +72,7 @@ Lane& Communicator::lane_of(const Call& call) const {
 }
 
 Status Communicator::run(const Call& call, std::int32_t* source) {
-  if (generation_ != fork_generation()) return refuse_forked(call);
+  if (inherited()) return refuse_forked(call);
   if (is_message(call.op)) return run_message(call, source);
   Operation op{.call = &call};
   Status failure;
@@ -106,7 +106,7 @@ Status Communicator::run_on(const Operation& op, Lane::Begun begun, Status&& fai
 }
 
 bool Communicator::begin(const Call& call, Ended& ended, TaskMaker& maker) {
-  if (generation_ != fork_generation()) {
+  if (inherited()) {
     post(maker.make());
     return false;
   }
@@ -145,7 +145,7 @@ void Communicator::wait_for(Lane& lane, const Task& task, const Deadline* limit)
 
 void Communicator::post(const std::shared_ptr<Task>& task) {
   Lane& lane = lane_of(task->call());
-  if (generation_ != fork_generation()) return lane.reject(*task, task);
+  if (inherited()) return lane.reject(*task, task);
   lane.post(*task, looks(), task);
   look_after(*task, lane);
 }
@@ -157,7 +157,7 @@ void Communicator::look_after(const Task& task, Lane& lane) {
 bool Communicator::wait(Task& task, Nanos limit) {
   if (task.done()) return true;
   Lane& lane = lane_of(task.call());
-  if (generation_ != fork_generation()) return lane.abandon(task), true;
+  if (inherited()) return lane.abandon(task), true;
   if (limit.count() <= 0) {
     wait_for(lane, task);
     return true;
@@ -170,7 +170,7 @@ bool Communicator::wait(Task& task, Nanos limit) {
 bool Communicator::poll(Task& task) {
   if (task.done()) return true;
   Lane& lane = lane_of(task.call());
-  if (generation_ != fork_generation()) return lane.abandon(task), true;
+  if (inherited()) return lane.abandon(task), true;
   lane.drive();
   if (!task.done()) lane.inspect();
   return task.done();
@@ -194,7 +194,7 @@ void Communicator::fail(const Status& why) { end(why, false); }
 
 void Communicator::end(const Status& why, bool leave) {
   // The parent's group: its memory is not mapped here, and its locks may be held by threads that do not exist here.
-  if (generation_ != fork_generation()) {
+  if (inherited()) {
     [[maybe_unused]] Engine* parents = engine_.release();
     return;
   }
@@ -219,8 +219,7 @@ void Communicator::end(const Status& why, bool leave) {
 }
 
 Status Communicator::health() const {
-  if (generation_ != fork_generation())
-    return {Code::kClosed, "this process was forked from the one that made the group"};
+  if (inherited()) return {Code::kClosed, "this process was forked from the one that made the group"};
   const std::lock_guard lock(failure_mutex_);
   return failure_;
 }

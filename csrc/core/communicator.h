@@ -12,6 +12,7 @@
 #include "engines/engine.h"
 #include "engines/group_spec.h"
 #include "host/bootstrap.h"
+#include "platform/process.h"
 
 namespace customccl {
 
@@ -67,6 +68,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   void abort(const std::string& why);
   // Says goodbye to the peers. Pending calls end with an error that gives this reason.
   void close(const std::string& why = "the group was destroyed on this rank");
+
+  // Whether this process is a forked child of the one that made it, where every call is refused.
+  bool inherited() const { return generation_ != fork_generation(); }
 
   const GroupSpec& spec() const { return spec_; }
   std::uint64_t sequence() const { return collectives_->issued(); }

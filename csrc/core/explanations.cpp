@@ -104,7 +104,7 @@ Status Communicator::explain(const Task& task, const Status& why) const {
 Status Communicator::refuse(const Task& task) const {
   const std::string what =
       "customccl: " + std::string(name(task.call().op)) + " on group \"" + spec_.name + "\" refused: ";
-  if (generation_ != fork_generation()) {
+  if (inherited()) {
     return {Code::kClosed,
             what +
                 "this process was forked from the one that made the group. Make a group of its own here, or "

@@ -11,7 +11,7 @@ namespace customccl {
 Status Communicator::receive_parcel(const Call& call, Nanos limit, bool (*interrupted)(),
                                     std::shared_ptr<Message>& out) {
   Task task(call, limit);
-  if (generation_ != fork_generation()) return refuse(task);
+  if (inherited()) return refuse(task);
   messages_->post(task, looks());
   const Clock::time_point begin = Clock::now();
   constexpr Nanos kSlice = std::chrono::milliseconds(50);
@@ -31,21 +31,21 @@ Status Communicator::receive_parcel(const Call& call, Nanos limit, bool (*interr
 Status Communicator::fetch(const Call& call, std::shared_ptr<Message> parcel) {
   Task task(call, limit_of(call));
   task.set_parcel(std::move(parcel));
-  if (generation_ != fork_generation()) return refuse(task);
+  if (inherited()) return refuse(task);
   messages_->post(task, looks());
   if (!task.done()) wait_for(*messages_, task);
   return task.status();
 }
 
 int Communicator::probe(const Call& call, std::uint64_t& bytes) {
-  if (generation_ != fork_generation()) return -1;
+  if (inherited()) return -1;
   const int source = messages_->probe(call, bytes);
   if (source < 0) messages_->inspect();
   return source;
 }
 
 bool Communicator::drain(Nanos limit) {
-  if (generation_ != fork_generation()) return true;
+  if (inherited()) return true;
   const Deadline deadline(limit);
   const auto idle = [&] { return !collectives_->busy() && !messages_->busy(); };
   wait_until(

@@ -21,7 +21,7 @@ Status Communicator::meet_for(SuspensionStep step) {
 }
 
 Status Communicator::suspend() {
-  if (generation_ != fork_generation()) return refuse(Task(Call(), Nanos(0)));
+  if (inherited()) return refuse(Task(Call(), Nanos(0)));
   const std::lock_guard lock(suspension_mutex_);
   if (suspended()) return {Code::kInvalidArgument, "customccl: group \"" + spec_.name + "\" is suspended already"};
   messages_->pause();
@@ -32,7 +32,7 @@ Status Communicator::suspend() {
 }
 
 Status Communicator::resume() {
-  if (generation_ != fork_generation()) return refuse(Task(Call(), Nanos(0)));
+  if (inherited()) return refuse(Task(Call(), Nanos(0)));
   const std::lock_guard lock(suspension_mutex_);
   if (!suspended()) return {Code::kInvalidArgument, "customccl: group \"" + spec_.name + "\" is not suspended"};
   if (Status status = collectives_->resume(); !status.ok()) return status;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from datetime import timedelta
 
@@ -152,3 +153,16 @@ def test_groups_of_other_backends_keep_torchs_function(ranks):
         return error
 
     assert ranks(2).run(body)[0].is_a("TypeError")
+
+
+def test_a_forked_child_is_refused_and_blames_no_rank(ranks):
+    def body(rank, size):
+        if rank == 1:
+            child = os.fork()
+            if child == 0:
+                text = error_of(dist.monitored_barrier, timeout=SHORT).text
+                os._exit(0 if "this process was forked" in text else 1)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        dist.monitored_barrier(timeout=LONG)
+
+    ranks(3, fresh=True).run(body)

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/extent.h"
 #include "engines/scratch.h"
 #include "engines/shm/fingerprint.h"
 #include "platform/errno_text.h"
@@ -25,21 +26,6 @@ constexpr std::uint64_t kAddress = std::uint64_t{1} << 63;
 
 // From so many bytes per peer on they are read in its process (docs/measured-decisions.md).
 std::size_t read_from() { return settings().read_peers.value_or(384 << 10); }
-
-// A run of memory.
-struct Extent {
-  const std::byte* begin = nullptr;
-  const std::byte* end = nullptr;
-  bool meets(const Extent& other) const { return begin < other.end && other.begin < end; }
-};
-
-// All that a view lies between.
-Extent extent_of(const View& view, std::size_t element) {
-  if (view.contiguous()) return {view.at(0, element), view.at(view.count, element)};
-  std::size_t last = 0;
-  for (const Dim& dim : view.layout->dims) last += static_cast<std::size_t>((dim.size - 1) * dim.stride);
-  return {view.data, view.data + (last + 1) * element};
-}
 
 // Where the elements of all views lie one after the other, what they are; else empty.
 Extent run_of(std::span<const View> views, std::size_t element) {

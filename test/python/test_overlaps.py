@@ -1,0 +1,103 @@
+"""Inputs that lie on outputs: in place where the two correspond, and right everywhere else too."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.distributed as dist
+from harness.oracle import bits
+
+COUNTS = (1, 3, 12, 500, 40_000, 700_001)  # in the line of a flag, in one chunk, in many
+
+
+def filled(rank: int, count: int) -> torch.Tensor:
+    return bits(rank, count, torch.int32).clone()
+
+
+def check(value: torch.Tensor, wanted: torch.Tensor, case: str) -> None:
+    assert torch.equal(value, wanted), case
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_all_gather_from_any_part_of_its_output(ranks, size):
+    def body(rank, size):
+        for count in COUNTS:
+            for shift in {0, 1, count // 2, count, (size - 1) * count}:
+                memory = filled(rank, size * count)
+                wanted = torch.cat([filled(each, size * count)[shift : shift + count] for each in range(size)])
+                dist.all_gather_into_tensor(memory, memory[shift : shift + count])
+                check(memory, wanted, f"{count} from {shift}")
+
+    ranks(size).run(body)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_reduce_scatter_into_any_part_of_its_input(ranks, size):
+    def body(rank, size):
+        for count in COUNTS:
+            for shift in {0, 1, count // 2, count, (size - 1) * count}:
+                memory = filled(rank, size * count)
+                mine = slice(rank * count, (rank + 1) * count)
+                wanted, rest = filled(rank, size * count), memory[shift : shift + count]
+                wanted[shift : shift + count] = sum(filled(each, size * count)[mine] for each in range(size))
+                dist.reduce_scatter_tensor(rest, memory)
+                check(memory, wanted, f"{count} into {shift}")
+
+    ranks(size).run(body)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_all_to_all_into_its_own_inputs_in_every_order(ranks, size):
+    def body(rank, size):
+        for count in COUNTS:
+            for turn in range(size):
+                memory = [filled(rank * size + each, count) for each in range(size)]
+                wanted = [filled(each * size + rank, count) for each in range(size)]
+                outputs = memory[turn:] + memory[:turn]
+                dist.all_to_all(outputs, memory)
+                check(torch.cat(outputs), torch.cat(wanted), f"{count}, turned by {turn}")
+                outputs = [filled(rank * size + each, count) for each in range(size)]
+                dist.all_to_all(outputs[::-1], outputs)
+                check(torch.cat(outputs[::-1]), torch.cat(wanted), f"{count}, reversed")
+
+    ranks(size).run(body)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_all_to_all_single_within_one_memory_with_splits_that_differ(ranks, size):
+    def body(rank, size):
+        def rows(source: int, target: int) -> int:
+            return count * (1 + (source + 2 * target) % 3)
+
+        for count in COUNTS:
+            sent = [rows(rank, each) for each in range(size)]
+            taken = [rows(each, rank) for each in range(size)]
+            memory = filled(rank, 3 * size * count)
+            wanted = []
+            for source in range(size):
+                begin = sum(rows(source, each) for each in range(rank))
+                wanted.append(filled(source, 3 * size * count)[begin : begin + rows(source, rank)])
+            output = memory[: sum(taken)]
+            dist.all_to_all_single(output, memory[: sum(sent)], taken, sent)
+            check(output, torch.cat(wanted), f"{count}")
+
+    ranks(size).run(body)
+
+
+def test_gather_and_scatter_through_overlapping_lists(ranks):
+    def body(rank, size):
+        for count in COUNTS:
+            memory = filled(rank, size * count)
+            blocks = list(memory.chunk(size))
+            wanted = torch.cat([filled(each, size * count)[count : 2 * count] for each in range(size)])
+            dist.gather(blocks[1], blocks if rank == 0 else None, dst=0)
+            check(memory, wanted if rank == 0 else filled(rank, size * count), f"gather of {count}")
+
+            memory = filled(rank, size * count)
+            blocks = list(memory.chunk(size))
+            wanted = filled(rank, size * count)
+            wanted[count : 2 * count] = filled(0, size * count)[rank * count : (rank + 1) * count]
+            dist.scatter(blocks[1], blocks if rank == 0 else None, src=0)
+            check(memory, wanted, f"scatter of {count}")
+
+    ranks(3).run(body)
