@@ -174,7 +174,7 @@ class CustomBackend final : public ::c10d::Backend {
   WorkPtr run_observed(PreparedCall& prepared, Label label, const Held& held,
                        std::optional<at::StepCallbacks> callbacks);
   WorkPtr run_watched(PreparedCall& prepared, Label label, const Held& held);
-  WorkPtr report_success(::c10d::OpType type, Clock::time_point begin);
+  WorkPtr report_success(::c10d::OpType type, Clock::time_point begin, at::TensorList outputs = {});
   void with_comms(Label label, const Held& held, bool async, const std::function<void()>& body);
   Audience watch(const TensorTask& task, Label label, const Held& held, TimeoutExtensions::Grant grant);
   std::uint64_t log_flight(const Call& call, std::uint64_t sequence, Label label, const Held& held);

@@ -13,10 +13,14 @@ at::Tensor CustomBackend::allocateTensor(long count, at::TensorOptions options) 
   TORCH_CHECK_VALUE(count >= 0, "customccl: cannot allocate a tensor of ", count, " elements");
   TORCH_CHECK_VALUE(options.device().is_cpu(), "customccl: shared-memory tensors are on the CPU, not on ",
                     options.device());
+  std::size_t bytes = 0;
+  TORCH_CHECK_VALUE(!__builtin_mul_overflow(static_cast<std::size_t>(count), options.dtype().itemsize(), &bytes),
+                    "customccl: a tensor of ", count, " elements of ", options.dtype().itemsize(),
+                    " bytes is larger than any memory");
   HostArena* arena = nullptr;
   check(HostArena::get(arena));
   Block block;
-  check(arena->allocate(std::max<std::size_t>(static_cast<std::size_t>(count) * options.dtype().itemsize(), 1), block));
+  check(arena->allocate(std::max<std::size_t>(bytes, 1), block));
   const auto give_back = [arena, block, generation = fork_generation()](void*) {
     if (generation == fork_generation()) arena->release(block);
   };

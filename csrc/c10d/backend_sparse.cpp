@@ -1,8 +1,12 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_sparse_coo_tensor_unsafe.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
+
+#include "c10d/errors.h"
 #include "c10d/launch.h"
 
 // all_reduce of sparse (COO) tensors: every rank gathers everybody's indices and values and adds them up in rank order.
@@ -20,6 +24,41 @@ void check_sparse(const at::Tensor& tensor, const ::c10d::AllreduceOptions& opti
                     "customccl: all_reduce of sparse tensors takes the COO layout, not ", tensor.layout());
   TORCH_CHECK_VALUE(tensor.device().is_cpu(), "customccl: all_reduce got a sparse tensor on ", tensor.device(),
                     "; this backend serves CPU tensors");
+}
+
+// What a rank tells of its tensor before anything else: everybody then knows who gives how much, and whether all mean the same sum.
+constexpr std::int64_t kMostDims = 64;  // as many as torch's own functions take
+constexpr std::int64_t kFacts = 3 + kMostDims;
+
+at::Tensor facts_of(const at::Tensor& tensor) {
+  TORCH_CHECK_VALUE(tensor.dim() <= kMostDims, "customccl: all_reduce of sparse tensors takes up to ", kMostDims,
+                    " dimensions, not ", tensor.dim());
+  at::Tensor facts = at::zeros({kFacts}, at::kLong);
+  auto* fact = facts.mutable_data_ptr<std::int64_t>();
+  *fact++ = tensor._nnz();
+  *fact++ = tensor.sparse_dim();
+  *fact++ = tensor.dense_dim();
+  std::ranges::copy(tensor.sizes(), fact);
+  return facts;
+}
+
+std::string describe(const at::Tensor& facts) {
+  const auto* fact = facts.const_data_ptr<std::int64_t>();
+  return c10::str("sizes ", at::IntArrayRef(fact + 3, static_cast<std::size_t>(fact[1] + fact[2])), ", ", fact[1],
+                  " of them sparse");
+}
+
+// How many entries each rank gives. The same error on all ranks if their tensors differ in anything else.
+std::vector<std::int64_t> counts_of(const Tensors& facts, const std::vector<int>& global_ranks) {
+  std::vector<std::int64_t> counts;
+  for (std::size_t i = 0; i < facts.size(); ++i) {
+    counts.push_back(facts[i].const_data_ptr<std::int64_t>()[0]);
+    if (at::equal(facts[i].slice(0, 1), facts[0].slice(0, 1))) continue;
+    throw_status({Code::kMismatch,
+                  c10::str("customccl: all_reduce got sparse tensors of different shapes: rank ", global_ranks[0],
+                           " gave ", describe(facts[0]), "; rank ", global_ranks[i], " gave ", describe(facts[i]))});
+  }
+  return counts;
 }
 
 }  // namespace
@@ -43,11 +82,8 @@ CustomBackend::WorkPtr CustomBackend::allreduce_sparse(Tensors& tensors, const :
     run(prepared);
     return blocks;
   };
-  const std::vector<std::int64_t> ones(size(), 1);
-  at::Tensor own_count = at::empty({1}, at::kLong);
-  own_count.fill_(input._nnz());
-  std::vector<std::int64_t> counts;
-  for (const at::Tensor& count : gather(own_count, ones, false)) counts.push_back(count.item<std::int64_t>());
+  const std::vector<std::int64_t> counts =
+      counts_of(gather(facts_of(input), std::vector<std::int64_t>(size(), kFacts), false), group_->spec().global_ranks);
   const Tensors indices = gather(input._indices().contiguous(), counts, true);
   const Tensors values = gather(input._values().contiguous(), counts, false);
   at::Tensor sum = at::_sparse_coo_tensor_unsafe(indices[0], values[0], input.sizes(), input.options()).coalesce();
@@ -55,7 +91,7 @@ CustomBackend::WorkPtr CustomBackend::allreduce_sparse(Tensors& tensors, const :
     sum = sum.add(at::_sparse_coo_tensor_unsafe(indices[i], values[i], input.sizes(), input.options()));
   }
   tensor.copy_(sum.coalesce());
-  return report_success(::c10d::OpType::_ALLREDUCE_SPARSE, begin);
+  return report_success(::c10d::OpType::_ALLREDUCE_SPARSE, begin, tensors);
 }
 
 }  // namespace customccl::torch_shim

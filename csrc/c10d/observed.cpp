@@ -117,13 +117,15 @@ CustomBackend::WorkPtr CustomBackend::run_watched(PreparedCall& prepared, Label 
   return report_success(label.type, begin);
 }
 
-CustomBackend::WorkPtr CustomBackend::report_success(::c10d::OpType type, Clock::time_point begin) {
+CustomBackend::WorkPtr CustomBackend::report_success(::c10d::OpType type, Clock::time_point begin,
+                                                     at::TensorList outputs) {
   if (hook_->active()) hook_->call(type, group_->sequence(), begin);
-  if (!success_hooks_->any()) return finished_work(type);
-  const std::uint64_t key = SuccessHooks::next_key();
+  const bool heard = success_hooks_->any();
+  if (!heard && outputs.empty()) return finished_work(type);
   const Nanos took = Clock::now() - begin;
-  success_hooks_->run(key, took);
-  return c10::make_intrusive<DoneWork>(type, key, took);
+  const std::uint64_t key = heard ? SuccessHooks::next_key() : 0;
+  if (heard) success_hooks_->run(key, took);
+  return c10::make_intrusive<DoneWork>(type, key, took, outputs);
 }
 
 }  // namespace customccl::torch_shim

@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from harness.oracle import SUM, operand, reduced
+from harness.rank import error_of
 
 COUNTS = (300_001, 1_500_016)  # more than a slot of staging, and several
 
@@ -72,5 +73,16 @@ def test_a_part_of_one_and_one_with_a_factor_and_one_that_is_strided(ranks):
         assert bool((whole[4 : 3 + count : 2] == 0.5 * size * sum(range(size))).all())
         dist.barrier()
         assert torch.equal(whole[1::2], factor)
+
+    ranks(2).run(body)
+
+
+def test_more_elements_than_there_is_memory_are_refused(ranks):
+    def body(rank, size):
+        for count in (2**62, 2**63 - 1, 2**61 + 1, 2**60):
+            failure = error_of(shared, count)
+            assert failure.is_a("RuntimeError") or failure.is_a("ValueError"), failure
+        failure = error_of(shared, 2**62)
+        assert failure.is_a("ValueError") and str(2**62) in failure.text, failure
 
     ranks(2).run(body)
