@@ -116,3 +116,24 @@ def test_an_op_on_a_destroyed_group_is_refused(ranks):
 
     for error in ranks(2).run(body):
         assert any(error.is_a(kind) for kind in ("ValueError", "RuntimeError")), error
+
+
+def test_a_batch_that_is_refused_leaves_the_group_as_it_was(ranks):
+    """torch notes down what is called inside a batch, and forgot to stop when one of its operations was refused."""
+
+    def body(rank, size):
+        if rank == 0:
+            good, bad = torch.full((2,), 5.0), zeros(1).expand(3)
+            batch = [dist.P2POp(dist.isend, good, 1), dist.P2POp(dist.irecv, bad, 1)]
+            failure = error_of(dist.batch_isend_irecv, batch)
+            assert failure.is_a("ValueError") and "expanded" in failure.text, failure
+        else:
+            sent = zeros(2)
+            dist.recv(sent, 0)  # what came before the wrong one had gone out
+            assert sent.tolist() == [5.0, 5.0]
+        group_works()
+        (work,) = dist.batch_isend_irecv([dist.P2POp(dist.isend if rank == 0 else dist.irecv, ones(2), 1 - rank)])
+        work.wait()
+        group_works()
+
+    ranks(2).run(body)

@@ -1,0 +1,50 @@
+"""Ends torch's `_coalescing_manager` in good order when an operation inside is refused.
+
+torch leaves the group coalescing then: after a `batch_isend_irecv` with a bad tensor, every later all_reduce of that
+group would be noted down and never carried out. For groups of other backends nothing changes.
+"""
+
+import contextlib
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.distributed.distributed_c10d as c10d
+
+from torch_customccl._autoload import NAME
+
+_MARK = "_customccl_ends_in_good_order"
+_CPU = torch.device("cpu")
+
+
+def install() -> None:
+    """Wrap torch's function, once."""
+    leaving = getattr(c10d, "_coalescing_manager", None)
+    if leaving is None or hasattr(leaving, _MARK):
+        return
+
+    @functools.wraps(leaving)
+    @contextlib.contextmanager
+    def _coalescing_manager(group: Any = None, device: Any = None, async_ops: bool = False) -> Iterator[Any]:
+        with leaving(group, device, async_ops) as manager:
+            try:
+                yield manager
+            except BaseException:
+                _give_up(c10d._get_default_group() if group is None else group, device)
+                raise
+
+    setattr(_coalescing_manager, _MARK, True)
+    c10d._coalescing_manager = _coalescing_manager
+    if getattr(dist, "_coalescing_manager", None) is leaving:
+        dist._coalescing_manager = _coalescing_manager
+
+
+def _give_up(group: Any, device: Any) -> None:
+    """Forget what was noted down; what is under way already goes on."""
+    if _CPU not in group._device_types or group._get_backend(_CPU).name() != NAME:
+        return
+    c10d._world.pg_coalesce_state.pop(group, None)
+    if device is not None:
+        group._end_coalescing(device)
