@@ -34,11 +34,12 @@ std::byte* first_element(const at::Tensor& tensor, std::size_t element, bool out
   return static_cast<std::byte*>(data) + static_cast<std::size_t>(tensor.storage_offset()) * element;
 }
 
-bool same_elements(const View& a, const View& b) {
-  if (a.data != b.data || a.begin != b.begin || a.count != b.count || a.contiguous() != b.contiguous()) return false;
-  return a.contiguous() || std::ranges::equal(a.layout->dims, b.layout->dims, [](const Dim& x, const Dim& y) {
-           return x.size == y.size && x.stride == y.stride;
-         });
+bool same_elements(const View& a, const View& b, std::size_t element) {
+  if (a.count != b.count || a.contiguous() != b.contiguous()) return false;
+  if (a.contiguous()) return a.at(0, element) == b.at(0, element);
+  return a.data == b.data && a.begin == b.begin &&
+         std::ranges::equal(a.layout->dims, b.layout->dims,
+                            [](const Dim& x, const Dim& y) { return x.size == y.size && x.stride == y.stride; });
 }
 
 }  // namespace
@@ -152,7 +153,7 @@ void PreparedCall::copy_overlapped(int rank) {
       const View& output = outputs_[j];
       if (input.count == 0 || output.count == 0) continue;
       if (!customccl::extent_of(input, element).meets(customccl::extent_of(output, element))) continue;
-      if (peer_of(inputs_, i) == peer_of(outputs_, j) && same_elements(input, output)) continue;
+      if (peer_of(inputs_, i) == peer_of(outputs_, j) && same_elements(input, output, element)) continue;
       at::Tensor& copy =
           copies_.emplace_front(at::empty({static_cast<std::int64_t>(input.count * element)}, at::kByte));
       auto* data = static_cast<std::byte*>(copy.mutable_data_ptr());
