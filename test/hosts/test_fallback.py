@@ -22,12 +22,34 @@ print("reasons", torch_customccl.info()["groups_over_gloo"], flush=True)
 dist.destroy_process_group()
 """
 
+CHANGES = """
+import sys, torch, torch.distributed as dist, torch_customccl
+rank = int(sys.argv[1])
+group = torch_customccl.create_group(dist.FileStore(sys.argv[2], 2), rank, 2, "changes")
+def check(size):
+    tensor = torch.arange(5.0) + group.rank()
+    group.all_reduce(tensor)
+    assert torch.equal(tensor, size * torch.arange(5.0) + sum(range(size))), tensor
+check(2)
+group.prepare(["1", "0"])
+group.commit()
+assert group.rank() == 1 - rank
+check(2)
+group.prepare(["1"])
+group.commit()
+assert group.closed == (rank == 0)
+if rank == 1:
+    check(1)
+    group.close()
+print("changed twice over", torch_customccl.info()["groups_over_gloo"], flush=True)
+"""
 
-def run_two(prefixes: list[list[str]], store: Path, environments: list[dict[str, str]]) -> list[str]:
+
+def run_two(prefixes: list[list[str]], store: Path, environments: list[dict[str, str]], body: str = BODY) -> list[str]:
     """Two ranks, each started by its own command prefix in its own environment; what each printed."""
     ranks = [
         subprocess.Popen(
-            [*prefix, sys.executable, "-c", BODY, str(rank), str(store)],
+            [*prefix, sys.executable, "-c", body, str(rank), str(store)],
             env=os.environ | environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -71,6 +93,12 @@ def test_ranks_in_two_network_namespaces_work_over_gloo_and_say_why(namespaces: 
         assert "backend gloo" in output
         assert "does not share memory" in output
     assert sum("runs over gloo, not shared memory" in output for output in outputs) == 1, "one line, on rank 0"
+
+
+def test_the_members_of_a_group_over_gloo_change(namespaces: list[str], tmp_path: Path) -> None:
+    prefixes = [["ip", "netns", "exec", name] for name in namespaces]
+    outputs = run_two(prefixes, tmp_path / "store", [{"GLOO_SOCKET_IFNAME": "cable"}] * 2, CHANGES)
+    assert all("changed twice over {'changes': " in output for output in outputs), outputs
 
 
 def test_ranks_in_other_ipc_and_mount_namespaces_share_memory_all_the_same(tmp_path: Path) -> None:
