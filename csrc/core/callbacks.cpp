@@ -1,6 +1,9 @@
 #include "core/callbacks.h"
 
+#include <utility>
+
 #include "platform/background_thread.h"
+#include "platform/log.h"
 #include "platform/once_per_process.h"
 
 namespace customccl {
@@ -8,14 +11,21 @@ namespace customccl {
 Callbacks& Callbacks::get() { return once_per_process<Callbacks>(); }
 
 void Callbacks::run(std::shared_ptr<Task> task) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   waiting_.push_back(std::move(task));
   if (stopped_) return;  // kept for ever: freeing its tensors may need Python too
   if (idle_ >= waiting_.size()) {
     wake_.notify_one();
-  } else {
-    start_background_thread("customccl-call", [this] { serve(); });
+    return;
   }
+  ++threads_;
+  const Status started = start_background_thread("customccl-call", [this] { serve(); });
+  if (started.ok()) return;
+  --threads_;
+  if (!std::exchange(told_, true))
+    log(LogLevel::kWarning, "callbacks may have to wait for each other: " + started.message());
+  // Who serves takes everything that waits before it ends, as it looks under the lock. If nobody does, nothing else waits.
+  if (threads_ == 0) run_first(lock);
 }
 
 void Callbacks::stop(Nanos limit) {
@@ -31,16 +41,21 @@ void Callbacks::serve() {
     ++idle_;
     const bool work = wake_.wait_for(lock, kIdle, [this] { return !waiting_.empty(); });
     --idle_;
-    if (!work || stopped_) return;
-    std::shared_ptr<Task> task = std::move(waiting_.front());
-    waiting_.pop_front();
-    ++running_;
-    lock.unlock();
-    task->completed();
-    task.reset();
-    lock.lock();
-    if (--running_ == 0) quiet_.notify_all();
+    if (!work || stopped_) break;
+    run_first(lock);
   }
+  --threads_;
+}
+
+void Callbacks::run_first(std::unique_lock<std::mutex>& lock) {
+  std::shared_ptr<Task> task = std::move(waiting_.front());
+  waiting_.pop_front();
+  ++running_;
+  lock.unlock();
+  task->completed();
+  task.reset();
+  lock.lock();
+  if (--running_ == 0) quiet_.notify_all();
 }
 
 }  // namespace customccl

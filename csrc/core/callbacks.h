@@ -11,7 +11,8 @@ namespace customccl {
 
 // Runs what users hang on futures when the progress thread completes their operations. A callback may start further operations and
 // block until they are done, which only works if the progress thread goes on meanwhile; and it may block until another
-// callback has run. So callbacks get threads of their own: a new one whenever none is idle, ended after a second without work.
+// callback has run. So callbacks get threads of their own: a new one whenever none is idle, ended after a second without work. Where the system
+// starts no more threads, a callback waits for those that there are; if there are none, it runs on the progress thread.
 class Callbacks {
  public:
   // Of this process; a forked child gets one of its own. Never destroyed.
@@ -26,14 +27,18 @@ class Callbacks {
 
  private:
   void serve();
+  // Runs what has waited longest; not under the lock.
+  void run_first(std::unique_lock<std::mutex>& lock);
 
   std::mutex mutex_;
   std::condition_variable wake_;
   std::condition_variable quiet_;
   std::deque<std::shared_ptr<Task>> waiting_;
+  std::size_t threads_ = 0;  // that serve, from before they start; while something waits, at least one
   std::size_t idle_ = 0;
   std::size_t running_ = 0;
   bool stopped_ = false;
+  bool told_ = false;
 };
 
 }  // namespace customccl

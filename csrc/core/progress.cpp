@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <thread>
+#include <utility>
 
 #include "host/host_arena.h"
 #include "platform/background_thread.h"
 #include "platform/clock.h"
+#include "platform/log.h"
 #include "platform/once_per_process.h"
 #include "platform/settings.h"
 
@@ -51,15 +53,20 @@ bool Progress::is_this_thread() { return on_progress_thread; }
 
 void Progress::watch(std::shared_ptr<Lane> lane) {
   const std::lock_guard lock(mutex_);
+  if (!started_) start();
   if (std::find(lanes_.begin(), lanes_.end(), lane) != lanes_.end()) return;
   lanes_.push_back(std::move(lane));
   watched_.store(static_cast<int>(lanes_.size()), std::memory_order_relaxed);
-  if (lanes_.size() > 1) return;
-  if (!started_ && settings().progress_thread) {
-    started_ = true;
-    start_background_thread("customccl-move", [this] { run(); });
-  }
-  wake_.notify_one();
+  if (lanes_.size() == 1) wake_.notify_one();
+}
+
+// Without the thread operations end by those who wait for them or poll; the next task tries again.
+void Progress::start() {
+  if (!settings().progress_thread) return;
+  const Status status = start_background_thread("customccl-move", [this] { run(); });
+  started_ = status.ok();
+  if (!started_ && !std::exchange(told_, true))
+    log(LogLevel::kWarning, "operations go on only while somebody waits for them: " + status.message());
 }
 
 Progress::Lanes Progress::busy_lanes() {

@@ -28,6 +28,7 @@ class Progress {
 
  private:
   using Lanes = std::vector<std::shared_ptr<Lane>>;
+  void start();
   void run();
   Lanes busy_lanes();
   Lanes next_lanes();
@@ -37,6 +38,7 @@ class Progress {
   Lanes lanes_;
   std::atomic<int> watched_{0};
   bool started_ = false;
+  bool told_ = false;  // that it could not be started
 };
 
 }  // namespace customccl

@@ -83,20 +83,21 @@ Status start_keeper(HostArena& arena) {
   Fd listener;
   if (Status status = listen_abstract(keeper_address(arena.header().id), listener); !status.ok()) return status;
   Fd bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  keeper_bell.store(bell.get());
   auto adopted = std::make_shared<std::promise<bool>>();
   auto sockets = std::make_shared<std::pair<Fd, Fd>>(std::move(listener), std::move(bell));
-  start_background_thread("customccl-keep", [&arena, sockets, adopted] {
+  const Status started = start_background_thread("customccl-keep", [&arena, sockets, adopted] {
     const bool alive = arena.header().life.adopt();
     adopted->set_value(alive);
     if (alive) keep(arena, sockets->first, sockets->second);  // else the arena is given up
   });
+  if (!started.ok()) return started;
   if (!adopted->get_future().get()) {
     return {Code::kSystem,
             "customccl: the kernel refused set_robust_list, by which peers learn that a process died. A seccomp "
             "profile is the "
             "usual cause; allow set_robust_list."};
   }
+  keeper_bell.store(sockets->second.get());
   return {};
 }
 

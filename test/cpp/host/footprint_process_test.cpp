@@ -3,11 +3,13 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "host/host_arena.h"
 #include "host/limbo.h"
 #include "support/letter.h"
+#include "support/no_threads.h"
 #include "support/ranks.h"
 #include "support/trial.h"
 
@@ -48,6 +50,31 @@ void start_progress_thread(const Rank& rank) {
   group->post(std::make_shared<Task>(never.call(), group->limit_of(never.call())));
   rank.meet("waiting");
   group->close();
+}
+
+std::size_t mapped_arenas() {
+  std::ifstream maps("/proc/self/maps");
+  std::size_t count = 0;
+  for (std::string line; std::getline(maps, line);) count += line.find("customccl") == std::string::npos ? 0 : 1;
+  return count;
+}
+
+TEST(FootprintProcess, OfAnArenaWhoseKeeperCannotStartIsNothing) {
+  run_processes(1, [](const Rank&) {
+    HostArena* arena = nullptr;
+    const std::size_t files = entries("/proc/self/fd");
+    const std::size_t maps = mapped_arenas();
+    {
+      const NoThreads none;
+      const Status status = HostArena::get(arena);
+      EXPECT_EQ(status.code, Code::kSystem) << status.message();
+    }
+    EXPECT_EQ(HostArena::existing(), nullptr);
+    EXPECT_EQ(entries("/proc/self/fd"), files);
+    EXPECT_EQ(mapped_arenas(), maps);
+    const Status status = HostArena::get(arena);
+    EXPECT_TRUE(status.ok()) << status.message();
+  });
 }
 
 TEST(FootprintProcess, StaysFlatOverAThousandGroups) {
