@@ -3,6 +3,7 @@
 #include <array>
 #include <atomic>
 
+#include "kernels/float_mode.h"
 #include "kernels/reduce_table.h"
 #include "platform/cpu.h"
 
@@ -26,10 +27,26 @@ namespace {
   way.loop(dst, twice.data(), twice.size(), count * way.parts, hints);
 }
 
+// Apart from all else, so that a call in the usual mode only looks.
+[[gnu::cold, gnu::noinline]] void reduce_in_usual_mode(const ReduceTable& table, std::byte* dst,
+                                                       std::span<const std::byte* const> sources, std::size_t count,
+                                                       DType dtype, ReduceOp op, const ReduceHints& hints) {
+  const UsualFloats usual;
+  reduce(table, dst, sources, count, dtype, op, hints);
+}
+
+[[gnu::cold, gnu::noinline]] void scale_in_usual_mode(const ReduceTable& table, std::byte* dst, const std::byte* src,
+                                                      std::size_t count, DType dtype, std::complex<double> factor) {
+  const UsualFloats usual;
+  scale(table, dst, src, count, dtype, factor);
+}
+
 }  // namespace
 
 void reduce(const ReduceTable& table, std::byte* dst, std::span<const std::byte* const> sources, std::size_t count,
             DType dtype, ReduceOp op, const ReduceHints& hints) {
+  if (!UsualFloats::set_already()) [[unlikely]]
+    return reduce_in_usual_mode(table, dst, sources, count, dtype, op, hints);
   if (sources.size() == 1) return reduce_one(table, dst, sources[0], count, dtype, hints);
   const ReduceWay& way = table.reduce[static_cast<std::size_t>(dtype)][static_cast<std::size_t>(op)];
   way.loop(dst, sources.data(), sources.size(), count * way.parts, hints);
@@ -37,6 +54,8 @@ void reduce(const ReduceTable& table, std::byte* dst, std::span<const std::byte*
 
 void scale(const ReduceTable& table, std::byte* dst, const std::byte* src, std::size_t count, DType dtype,
            std::complex<double> factor) {
+  if (!UsualFloats::set_already()) [[unlikely]]
+    return scale_in_usual_mode(table, dst, src, count, dtype, factor);
   // A real factor scales both parts alone: in the full product an infinite part times zero would make the other NaN.
   const bool split = factor.imag() == 0.0 && component(dtype) != dtype;
   const DType used = split ? component(dtype) : dtype;

@@ -24,9 +24,9 @@ inline constexpr ReduceHints kNoHints{};
 // the finished sum by n. PREMUL_SUM is SUM here (the factor is applied before, by scale()). MIN and MAX hand NaN on, as
 // torch.minimum does. The result of an element depends only on its sources, never on count, alignment or position: the
 // same bits on every rank, for every chunk size and on every instruction set. Therefore a NaN comes out as the one
-// positive quiet NaN, whichever came in (also from one source), and bool as 0 or 1. Threads must agree on
-// flush-to-zero. dst may be equal to any one of the sources; otherwise it overlaps none. n >= 1; is_defined(op, dtype)
-// holds.
+// positive quiet NaN, whichever came in (also from one source), and bool as 0 or 1; and a thread that flushes denormals
+// or rounds otherwise does neither in here (float_mode.h). dst may be equal to any one of the sources; otherwise it
+// overlaps none. n >= 1; is_defined(op, dtype) holds.
 [[gnu::hot]] void reduce(std::byte* dst, std::span<const std::byte* const> sources, std::size_t count, DType dtype,
                          ReduceOp op, const ReduceHints& hints = kNoHints);
 

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "kernels/float_mode.h"
 #include "platform/settings.h"
 #include "support/ranks.h"
 
@@ -57,6 +58,22 @@ TEST(Bits, AreTheSameOnEveryRankAndInEverySizeClass) {
     });
     for (const auto& result : results) EXPECT_TRUE(same_bits(result, results[0].data())) << size << " ranks";
   }
+}
+
+TEST(Bits, AreTheSameWhereOneRankFlushesDenormals) {
+  std::vector<std::vector<float>> results(3);
+  run_threads(3, [&](const Rank& rank) {
+    const auto group = rank.join("g");
+    if (rank.number() == 1) kernels::set_float_mode(kernels::float_mode() | kernels::kFlushing);
+    std::vector<float> input(1000, 1e-40f);
+    std::vector<float>& all = results[static_cast<std::size_t>(rank.number())];
+    for (const std::size_t count : {3, 1000}) {
+      const std::vector<float> some = all_reduced(*group, input, 0, count);
+      all.insert(all.end(), some.begin(), some.end());
+    }
+  });
+  EXPECT_EQ(results[0], std::vector<float>(1003, 1e-40f + 1e-40f + 1e-40f));
+  for (const auto& result : results) EXPECT_TRUE(same_bits(result, results[0].data()));
 }
 
 }  // namespace

@@ -1,9 +1,11 @@
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
 #include <limits>
 #include <vector>
 
+#include "kernels/float_mode.h"
 #include "kernels/oracle.h"
 #include "kernels/reduce.h"
 #include "kernels/reduce_table.h"
@@ -142,6 +144,49 @@ TEST_P(SpecialValues, DoNotDependOnThePlaceInTheBuffer) {
         kernels::reduce(kernels::reduce_table(set), single.data(), at, 1, dtype, op, {});
         ASSERT_EQ(std::memcmp(single.data(), whole.data() + i * size, size), 0) << i << " of " << sources_count;
       }
+    }
+  }
+}
+
+// A thread that flushes denormals to zero, rounds otherwise, or both.
+class OtherFloats {
+ public:
+  explicit OtherFloats(kernels::FloatMode mode) { kernels::set_float_mode(usual_ | mode); }
+  ~OtherFloats() { kernels::set_float_mode(usual_); }
+  OtherFloats(const OtherFloats&) = delete;
+  OtherFloats& operator=(const OtherFloats&) = delete;
+
+ private:
+  kernels::FloatMode usual_ = kernels::float_mode();
+};
+
+constexpr std::array kOtherModes{kernels::kFlushing, kernels::kRounding, kernels::kRounding / 3,
+                                 kernels::kFlushing | kernels::kRounding / 3 * 2};
+
+// Also of the factor and the scaled elements of PREMUL_SUM.
+TEST_P(SpecialValues, DoNotDependOnHowTheThreadComputes) {
+  const auto [dtype, op] = GetParam();
+  const std::size_t size = size_of(dtype);
+  const Elements values = peculiar(dtype);
+  const std::size_t n = values.size() / size;
+  const auto carry_out = [dtype = dtype, op = op, size, n, &values](InstructionSet set) {
+    const kernels::ReduceTable& table = kernels::reduce_table(set);
+    Elements shifted = values, result(values.size());
+    if (op == ReduceOp::kPremulSum) kernels::scale(table, shifted.data(), values.data(), n, dtype, {1.0 / 3, 1e-320});
+    const std::vector<const std::byte*> sources{shifted.data(), values.data(), values.data() + size};
+    kernels::reduce(table, result.data(), sources, n - 1, dtype, op, {});
+    kernels::reduce(table, result.data() + (n - 1) * size, std::span(sources).first(1), 1, dtype, op, {});
+    return result;
+  };
+  for (const InstructionSet set : instruction_sets()) {
+    const Elements expected = carry_out(set);
+    for (const kernels::FloatMode mode : kOtherModes) {
+      const OtherFloats other(mode);
+      const kernels::FloatMode before = kernels::float_mode();
+      const Elements result = carry_out(set);
+      ASSERT_EQ(kernels::float_mode(), before);
+      ASSERT_EQ(result, expected) << to_string(GetParam()) << " on " << customccl::to_string(set) << " in mode "
+                                  << mode;
     }
   }
 }
