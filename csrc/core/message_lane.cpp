@@ -109,13 +109,11 @@ void MessageLane::accept(Task& task, Finished& finished) {
 
 void MessageLane::accept_send(Task& task, Finished& finished) {
   const int to = task.call().peer;
-  if (Status status = open(to); !status.ok()) {
-    fail(task, std::move(status), finished);
-    return;
-  }
   Outgoing outgoing = outgoing_of(task.call(), bytes_of(task.call()));
   outgoing.task = &task;
-  if (!peer(to).queue.empty() || !push(to, outgoing, finished)) peer(to).queue.push_back(outgoing);
+  finished.failure = open(to);  // of the group: the receiver waits, and hears only of that
+  const bool may_go = finished.failure.ok() && peer(to).queue.empty();
+  if (!may_go || !push(to, outgoing, finished)) peer(to).queue.push_back(outgoing);
 }
 
 MessageLane::Outgoing MessageLane::outgoing_of(const Call& call, std::uint64_t bytes) {

@@ -246,13 +246,17 @@ TEST_F(MessageBegin, ASendOfWhichAPartIsOutGoesOnAsATask) {
   EXPECT_EQ(task.use_count(), 1);
 }
 
-TEST_F(MessageBegin, ARingThatCannotBeMadeIsSaidByTheTask) {
+TEST_F(MessageBegin, ARingThatCannotBeMadeEndsTheGroupAndTheTask) {
   port_.opens = {Code::kSystem, "no memory"};
   const Letter letter = plain(Op::kSend, kSmall, 3, 1, 5);
   ASSERT_EQ(begin(letter), Begun::kNot);
   const auto task = go_on(letter, Begun::kNot);
+  EXPECT_EQ(group_->health().message(), "no memory");
+  lane_->close(group_->health());
   ASSERT_TRUE(task->done());
-  EXPECT_EQ(task->status().message(), "no memory");
+  EXPECT_EQ(task->status().code, Code::kSystem);
+  EXPECT_NE(task->status().message().find("failed on rank 40: no memory"), std::string::npos)
+      << task->status().message();
 }
 
 TEST_F(MessageBegin, ACallBehindAnotherWaitsForItsTurn) {
