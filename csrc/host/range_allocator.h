@@ -11,11 +11,13 @@ class RangeAllocator {
  public:
   static constexpr std::size_t kPage = 4096;
 
-  explicit RangeAllocator(std::size_t total) { free_.emplace(0, total); }
+  explicit RangeAllocator(std::size_t total) : total_(total) { free_.emplace(0, total); }
 
+  // Of at most what there is: more could be too much to round.
   static constexpr std::size_t rounded(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
   std::optional<std::size_t> take(std::size_t bytes) {
+    if (bytes == 0 || bytes > total_) return std::nullopt;
     bytes = rounded(bytes);
     for (auto it = free_.begin(); it != free_.end(); ++it) {
       if (it->second < bytes) continue;
@@ -47,6 +49,7 @@ class RangeAllocator {
   }
 
  private:
+  std::size_t total_;
   std::map<std::size_t, std::size_t> free_;  // offset -> bytes
 };
 

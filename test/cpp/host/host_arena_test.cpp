@@ -91,6 +91,16 @@ TEST(HostArena, RefusesMoreThanThereIsAndStaysUsable) {
   arena().release(block);
 }
 
+TEST(HostArena, RefusesSizesNearTheLargestNumberAndNothing) {
+  const std::size_t in_use = arena().bytes_in_use();
+  for (const std::size_t bytes : {~std::size_t{0}, ~std::size_t{0} - 4000, std::size_t{0}}) {
+    Block block;
+    EXPECT_EQ(arena().allocate(bytes, block).code, Code::kSystem);
+    EXPECT_EQ(block.data, nullptr);
+  }
+  EXPECT_EQ(arena().bytes_in_use(), in_use);
+}
+
 TEST(HostArena, ServesManyThreadsAtOnce) {
   const std::size_t in_use = arena().bytes_in_use();
   run_threads(4, [](const Rank& rank) {

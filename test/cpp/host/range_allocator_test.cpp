@@ -31,6 +31,14 @@ TEST(RangeAllocator, SaysWhenNothingFits) {
   EXPECT_EQ(ranges.take(3 * kPage), 0u);
 }
 
+TEST(RangeAllocator, HasNoRangeForWhatCannotBeRoundedUp) {
+  constexpr std::size_t kMost = ~std::size_t{0};
+  RangeAllocator ranges(3 * kPage);
+  for (const std::size_t bytes : {kMost, kMost - kPage + 2, kMost / 2 + 1, 3 * kPage + 1, std::size_t{0}})
+    EXPECT_EQ(ranges.take(bytes), std::nullopt) << bytes;
+  EXPECT_EQ(ranges.take(3 * kPage), 0u);
+}
+
 // Against a list of owners, one per page.
 TEST(RangeAllocator, NeverOverlapsAndFindsEverythingFreeAgain) {
   constexpr std::size_t kPages = 64;
