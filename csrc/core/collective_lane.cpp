@@ -109,6 +109,8 @@ void CollectiveLane::drop_all(const Status& why, Finished& finished) {
 
 void CollectiveLane::end_group(const Status& why) { group_.fail(why); }
 
+Doorbell& CollectiveLane::bell() const { return group_.bell(); }
+
 std::vector<int> CollectiveLane::awaited_by(const Task& task) {
   return &task == head_ ? engine_.awaited(task.operation()) : std::vector<int>();
 }

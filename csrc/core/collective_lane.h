@@ -34,6 +34,7 @@ class CollectiveLane final : public Lane {
   Status find_failure(Finished& finished) override;
   void drop_all(const Status& why, Finished& finished) override;
   void end_group(const Status& why) override;
+  Doorbell& bell() const override;
   Status refusal(const Task& task) override;
   std::vector<int> awaited_by(const Task& task) override;
 

@@ -140,7 +140,7 @@ void Communicator::wait_for(Lane& lane, const Task& task, const Deadline* limit)
   SpinBudget none;
   wait_until(
       lane.crowded() ? none : spin_, bell_, [&] { return task.done() || (limit != nullptr && limit->passed()); },
-      [&] { return lane.drive(); }, [&] { drive_slowly(lane, task, told); });
+      [&](bool sleeps) { return lane.drive(&task, sleeps); }, [&] { drive_slowly(lane, task, told); });
 }
 
 void Communicator::post(const std::shared_ptr<Task>& task) {

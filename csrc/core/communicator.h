@@ -87,6 +87,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Status explain(const Task& task, const Status& why) const;
   Status refuse(const Task& task) const;
   int global_rank(int member) const;
+  // At which threads sleep that wait for this group.
+  Doorbell& bell() const { return bell_; }
 
  private:
   Communicator(GroupSpec spec, std::unique_ptr<Engine> engine, std::uint64_t first_number, bool processor_each,

@@ -2,14 +2,12 @@
 
 #include "core/callbacks.h"
 #include "core/progress.h"
-#include "host/host_arena.h"
 
 namespace customccl {
 
-void Finished::deliver() {
-  if (tasks_.empty()) return;
-  // Another thread of this process may sleep until one of them is done.
-  if (HostArena* arena = HostArena::existing(); arena != nullptr) arena->header().bell.ring(true);
+void Finished::deliver(Doorbell* bell) {
+  if (!any()) return;
+  if (bell != nullptr) bell->ring(true);
   for (auto& task : std::exchange(tasks_, {})) deliver(std::move(task));
 }
 
@@ -28,15 +26,15 @@ bool Lane::advance_until(const Task& task, Finished& finished) {
   return task.done() || !finished.failure.ok();
 }
 
-bool Lane::drive_locked() {
-  Finished finished;
+bool Lane::drive_locked(const Task* own) {
+  Finished finished(own);
   const bool moved = running() && advance(finished);
   leave(finished);
   return moved;
 }
 
 void Lane::post_locked(Task& task, int looks, std::shared_ptr<Task> keep_alive) {
-  Finished finished;
+  Finished finished(&task);
   count(1);
   if (closed_ || (paused_ && !task.pauses())) {
     fail(task, refusal(task), finished);
@@ -60,12 +58,12 @@ void Lane::reject(Task& task, std::shared_ptr<Task> keep_alive) {
   task.keep_alive_ = std::move(keep_alive);
   count(1);
   fail(task, refusal(task), finished);
-  finished.deliver();
+  finished.deliver(nullptr);  // the group's is the parent's
 }
 
 bool Lane::withdraw(Task& task, Status why) {
   mutex_.lock();
-  Finished finished;
+  Finished finished(&task);
   const bool taken = !task.done() && running() && take_back(task);
   if (taken) fail(task, std::move(why), finished);
   leave(finished);
@@ -91,7 +89,7 @@ void Lane::leave(Finished& finished) {
   failed_ = failed_ || !finished.failure.ok();
   mutex_.unlock();
   if (!finished.failure.ok()) end_group(finished.failure);
-  finished.deliver();
+  if (finished.any()) finished.deliver(&bell());
 }
 
 }  // namespace customccl

@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "core/task.h"
+#include "host/doorbell.h"
 #include "platform/cpu.h"
 #include "platform/lock.h"
 
@@ -16,16 +17,28 @@ namespace customccl {
 // the group out of the lock.
 class Finished {
  public:
-  // Not in a destructor: a callback may need Python, and Python unwinds the threads that it meets while it ends.
-  [[gnu::hot]] void deliver();
+  // `own`: the task that this thread carries to its end itself; nobody else waits for it if it lies on the stack.
+  explicit Finished(const Task* own = nullptr) : own_(own) {}
+  // Whether there is anything to deliver.
+  bool any() const { return concerns_others_; }
+  // Wakes who sleeps at `bell`, if there is one, as another thread may until a task is done that ended here. Not in a destructor: a
+  // callback may need Python, and Python unwinds the threads that it meets while it ends.
+  void deliver(Doorbell* bell);
   // The same for one that was over before its post() returned: it wakes nobody, as nobody but a hook has heard of it.
   static void deliver(std::shared_ptr<Task> task);
-  void add(std::shared_ptr<Task> task) { tasks_.push_back(std::move(task)); }
+  void add(std::shared_ptr<Task> task) {
+    tasks_.push_back(std::move(task));
+    concerns_others_ = true;
+  }
+  // One on the stack, of which only the address is looked at.
+  void add(const Task& task) { concerns_others_ = concerns_others_ || &task != own_; }
 
   Status failure;  // not ok: the group is to be closed with this
 
  private:
   std::vector<std::shared_ptr<Task>> tasks_;
+  const Task* own_;
+  bool concerns_others_ = false;
 };
 
 // What a call tells that was over before it became a task.
@@ -44,10 +57,14 @@ class Lane {
 
   virtual ~Lane() = default;
 
-  // Moves what can be moved, if no other thread is at it. True when anything moved.
-  bool drive() {
-    if (!mutex_.try_lock()) return false;
-    return drive_locked();
+  // Moves what can be moved, if no other thread is at it. True when anything moved. `own`: what this thread waits for. `sleeps`: it
+  // is about to sleep, so it looks after the thread that is at it now (wait_until()).
+  bool drive(const Task* own = nullptr, bool sleeps = false) {
+    if (!mutex_.try_lock()) {
+      if (!sleeps) return false;
+      mutex_.lock();
+    }
+    return drive_locked(own);
   }
   // Takes a task in and drives the lane, with at most `looks` looks at what does not move: ranks in step finish a small
   // operation within a microsecond, here, under one lock.
@@ -92,6 +109,7 @@ class Lane {
   virtual void drop_all(const Status& why, Finished& finished) = 0;
   // After the lock is released, when finished.failure is set.
   virtual void end_group(const Status& why) = 0;
+  virtual Doorbell& bell() const = 0;  // of the group
   virtual Status refusal(const Task& task) = 0;
   virtual std::vector<int> awaited_by(const Task& task) = 0;
   // Forgets a task that nothing has come for; false where that is not so.
@@ -101,6 +119,7 @@ class Lane {
   void finish(Task& task, Finished& finished) {
     count(-1);
     if (task.keep_alive_ == nullptr) {
+      finished.add(task);
       task.done_.store(true, std::memory_order_release);  // a task on the stack may be gone from here on
       return;
     }
@@ -154,7 +173,7 @@ class Lane {
     const std::lock_guard lock(mutex_);
     paused_ = paused;
   }
-  bool drive_locked();
+  bool drive_locked(const Task* own);
   bool advance_until(const Task& task, Finished& finished);
 
   bool failed_ = false;

@@ -289,6 +289,8 @@ void MessageLane::drop_all(const Status& why, Finished& finished) {
 
 void MessageLane::end_group(const Status& why) { group_.fail(why); }
 
+Doorbell& MessageLane::bell() const { return group_.bell(); }
+
 std::vector<int> MessageLane::awaited_by(const Task& task) {
   return task.call().peer == kAnySource ? awaited(true) : std::vector<int>{task.call().peer};
 }

@@ -50,9 +50,9 @@ bool Communicator::drain(Nanos limit) {
   const auto idle = [&] { return !collectives_->busy() && !messages_->busy(); };
   wait_until(
       spin_, bell_, [&] { return idle() || deadline.passed(); },
-      [&] {
-        const bool moved = collectives_->drive();
-        return messages_->drive() || moved;
+      [&](bool sleeps) {
+        const bool moved = collectives_->drive(nullptr, sleeps);
+        return messages_->drive(nullptr, sleeps) || moved;
       },
       [&] {
         collectives_->inspect();

@@ -36,8 +36,13 @@ class SpinBudget {
   std::atomic<std::int64_t> budget_{0};
 };
 
-// Waits until done(). Between looks it calls move(), which drives the group on and says whether anything moved; when waits get long
-// also slow(), which looks for failures and drives other groups. Spins, then yields, then sleeps on the process's doorbell.
+// Waits until done(). Between looks it calls move(sleeps), which drives the group on and says whether anything moved; when waits get
+// long also slow(), which looks for failures and drives other groups. Spins, then yields, then sleeps on the process's doorbell.
+//
+// No sleep misses what it waits for. A thread sleeps only when it has announced itself and then found, with nobody else at the group
+// (sleeps = true), nothing to move and done() false. So what lets it go on came later: from a peer, which rings once it has
+// published, or from a thread of this process that moved the group and ended its task, which rings once done() is true
+// (Finished::deliver). Both then see that it is announced.
 // Figures behind the stages (docs/performance.md): a flag crosses in 0.05 us, a yield costs 0.5 us, waking a sleeper 20 us.
 template <class Done, class Move, class Slow>
 void wait_until(SpinBudget& budget, Doorbell& bell, Done&& done, Move&& move, Slow&& slow) {
@@ -46,7 +51,7 @@ void wait_until(SpinBudget& budget, Doorbell& bell, Done&& done, Move&& move, Sl
   constexpr Nanos kShortSleep = std::chrono::milliseconds(1);
   constexpr Nanos kLongSleep = std::chrono::milliseconds(12);  // bounds how late a death is noticed
   for (unsigned round = 1; !done(); ++round) {
-    if (move()) {
+    if (move(false)) {
       if (round % 64 == 0) slow();  // what moves may be others' work
       begin = Clock::now();
       continue;
@@ -60,7 +65,7 @@ void wait_until(SpinBudget& budget, Doorbell& bell, Done&& done, Move&& move, Sl
       ::sched_yield();
     } else {
       slow();
-      bell.sleep(std::clamp(waited / 8, kShortSleep, kLongSleep), [&] { return move() || done(); });
+      bell.sleep(std::clamp(waited / 8, kShortSleep, kLongSleep), [&] { return move(true) || done(); });
     }
   }
   budget.learn(Clock::now() - begin);

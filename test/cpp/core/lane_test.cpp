@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <functional>
+#include <thread>
 
 #include "core/collective_lane.h"
 #include "core/communicator.h"
@@ -55,6 +57,19 @@ class LaneTest : public testing::Test {
     auto task = std::make_shared<Task>(part_.call(), std::chrono::hours(1));
     lane_->continue_as(*task, begun, operation_, 1, std::move(failure_), task);
     return task;
+  }
+
+  // A blocking call whose thread sleeps until it is rung. Done when it sleeps, or is about to and will not miss it.
+  std::thread sleeper(const Task& task) {
+    std::atomic<bool> announced{false};
+    std::thread thread([this, &task, &announced] {
+      group_->bell().sleep(std::chrono::hours(1), [&] {
+        announced = true;
+        return task.done();
+      });
+    });
+    while (!announced) std::this_thread::yield();
+    return thread;
   }
 
   Board board_;
@@ -180,6 +195,48 @@ TEST_F(LaneTest, ACallOfAClosedLaneIsRefusedAsATask) {
   EXPECT_TRUE(task->done());
   EXPECT_FALSE(task->status().ok());
   EXPECT_EQ(engine_.starts, 0);
+}
+
+TEST_F(LaneTest, AThreadThatEndsTheCallOfAnotherWakesIt) {
+  const Watchdog watchdog("a sleeper");
+  Task task(part_.call(), std::chrono::hours(1));
+  lane_->post(task, 1);
+  std::thread sleeping = sleeper(task);
+  engine_.next = Step::kDone;
+  lane_->drive();
+  EXPECT_TRUE(task.done());
+  sleeping.join();
+}
+
+TEST_F(LaneTest, AThreadThatClosesTheLaneWakesTheCallsInIt) {
+  const Watchdog watchdog("a sleeper");
+  Task task(part_.call(), std::chrono::hours(1));
+  lane_->post(task, 1);
+  std::thread sleeping = sleeper(task);
+  lane_->close({Code::kClosed, "over"});
+  EXPECT_TRUE(task.done());
+  sleeping.join();
+}
+
+// Whoever drives at that moment may have looked before a peer published, and may not look again.
+TEST_F(LaneTest, WhoIsAboutToSleepLooksAfterTheOneWhoDrives) {
+  const Watchdog watchdog("two that drive");
+  const auto task = post();
+  std::atomic<bool> driving{false}, coming{false};
+  engine_.advanced = [&](Operation&) {
+    if (driving.exchange(true)) return;
+    while (!coming) std::this_thread::yield();
+    for (int i = 0; i < 1000; ++i) std::this_thread::yield();
+  };
+  const int before = engine_.advances;
+  std::thread first([&] { lane_->drive(); });
+  while (!driving) std::this_thread::yield();
+  EXPECT_FALSE(lane_->drive());  // another is at it
+  coming = true;
+  EXPECT_FALSE(lane_->drive(task.get(), true));
+  EXPECT_EQ(engine_.advances, before + 2);
+  first.join();
+  lane_->close({Code::kClosed, "over"});
 }
 
 }  // namespace
