@@ -27,10 +27,12 @@ Status check(const customccl_call& given, std::size_t size, Call& call) {
   }
   const OpInfo& op = kOps[static_cast<std::size_t>(given.op)];
   call.op = op.op;
-  if (outside(given.dtype, kDTypes.size())) {
-    return refuse(op.op, "there is no dtype number " + std::to_string(given.dtype));
+  if (op.op != Op::kBarrier) {  // which has none: the same for all ranks, whatever they give
+    if (outside(given.dtype, kDTypes.size())) {
+      return refuse(op.op, "there is no dtype number " + std::to_string(given.dtype));
+    }
+    call.dtype = static_cast<DType>(given.dtype);
   }
-  call.dtype = static_cast<DType>(given.dtype);
   if (given.flags != 0) return refuse(op.op, "flags must be zero, not " + std::to_string(given.flags));
   if (given.timeout_ms < 0)
     return refuse(op.op, "timeout_ms is " + std::to_string(given.timeout_ms) + "; 0 means the default");

@@ -205,6 +205,18 @@ static void floats(void) {
   CHECK(scaled == 3.0 * size * (size + 1) / 2);
 }
 
+/* Everything but the timeout is ignored, also where ranks give it differently. */
+static void barrier_of_anything(void) {
+  int32_t nothing = 0;
+  customccl_call call = customccl_make_call(CUSTOMCCL_BARRIER, &nothing, &nothing, 77, rank == 0 ? 12345 : -1 - rank);
+  call.reduce_op = -9;
+  call.root = call.peer = 99;
+  call.tag = rank;
+  CHECK_OK(customccl_run(comm, &call));
+  call.dtype = rank % 2 == 0 ? CUSTOMCCL_INT8 : CUSTOMCCL_INT16;
+  CHECK_OK(customccl_run(comm, &call));
+}
+
 static int be_rank(char** argv) {
   static const size_t kCounts[] = {0, 1, 2, 333, 20000, 700000};
   comm = join(argv, 60000);
@@ -226,6 +238,7 @@ static int be_rank(char** argv) {
     CHECK_OK(customccl_barrier(comm));
   }
   floats();
+  barrier_of_anything();
   CHECK_OK(customccl_async_error(comm));
   CHECK_OK(customccl_destroy(comm));
   return 0;
