@@ -46,7 +46,8 @@ Status setup_error(const GroupSpec& spec, const Deadline& deadline, const Status
   return {why.code,
           "customccl: rank " + std::to_string(spec.global_ranks[static_cast<std::size_t>(spec.rank)]) +
               " could not make group \"" + spec.name + "\" of " + std::to_string(spec.size) + " ranks: " +
-              why.message() + " (after " + seconds(deadline.elapsed()) + " of " + seconds(deadline.limit()) + ")",
+              why.message() + " (after " + seconds(deadline.elapsed()) + " of " + seconds(deadline.limit()) + ")" +
+              (why.code == Code::kPeerDied ? std::string(". ") + advice(why.code) : ""),
           why.culprit};
 }
 

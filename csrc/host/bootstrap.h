@@ -16,6 +16,9 @@ class Bootstrap {
   virtual Status put(const std::string& key, const std::string& value) = 0;
   // Waits until somebody has put `key`. kTimeout when nobody has by the deadline.
   virtual Status get(const std::string& key, const Deadline& deadline, std::string& value) = 0;
+  // Puts something else in the place of what this rank has put, as it gives up: for those who come later. Where nothing can be
+  // replaced, what was put stays.
+  virtual void replace(const std::string& key, const std::string& value) { static_cast<void>(put(key, value)); }
 };
 
 // Under which rank `member` puts what the others must know of it.

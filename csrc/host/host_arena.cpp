@@ -6,6 +6,7 @@
 #include "host/keeper.h"
 #include "platform/once_per_process.h"
 #include "platform/settings.h"
+#include "platform/unix_socket.h"
 
 namespace customccl {
 
@@ -42,6 +43,7 @@ Status HostArena::create() {
   if (Status status = map_memory_file(file_.fd, bytes_, base_); !status.ok()) return status;
   ranges_ = RangeAllocator(bytes_);
   secret_ = random_id();
+  network_ = network_namespace();
   Block first;
   if (Status status = allocate(sizeof(ArenaHeader), first); !status.ok()) return status;
   auto* made = new (base_) ArenaHeader();

@@ -57,6 +57,8 @@ class HostArena {
   const std::string& mechanism() const { return file_.mechanism; }
   std::size_t bytes_in_use() const;
   const Id128& secret() const { return secret_; }
+  // Where the keeper listens for peers.
+  std::uint64_t network() const { return network_; }
 
  private:
   HostArena() : ranges_(0) {}
@@ -68,6 +70,7 @@ class HostArena {
   std::byte* base_ = nullptr;
   std::size_t bytes_ = 0;
   Id128 secret_{};
+  std::uint64_t network_ = 0;
   mutable std::mutex mutex_;  // guards what follows
   RangeAllocator ranges_;
   std::size_t in_use_ = 0;

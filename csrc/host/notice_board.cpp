@@ -8,7 +8,7 @@ namespace customccl {
 
 namespace {
 
-constexpr const char* kFormat = "customccl-handle-1";  // first word of every handle
+constexpr const char* kFormat = "customccl-handle-2";  // first word of every handle
 
 constexpr std::size_t kWord = sizeof(std::uint64_t);
 

@@ -46,13 +46,15 @@ class Registry {
   std::map<Id128, std::weak_ptr<PeerArena>> arenas_;
 };
 
+constexpr const char* kUnknown = "unknown";
+
 // Never destroyed: threads may still attach while the process exits.
 const std::string& boot_id() {
   static const auto& once = *new std::string([] {
     std::ifstream file("/proc/sys/kernel/random/boot_id");
     std::string text;
     std::getline(file, text);
-    return text.empty() ? std::string("unknown") : text;
+    return text.empty() ? std::string(kUnknown) : text;
   }());
   return once;
 }
@@ -63,9 +65,18 @@ Status unreachable(const ArenaAddress& address, const std::string& why) {
                                   host_name() + ": " + why};
 }
 
+// Whether the process would be found at its socket if it lived: it listened before it told its address, and all of one network
+// namespace reach that. Machines made from one snapshot have the same boot id, so the name of the host must be the same, too.
+bool within_reach(const ArenaAddress& address) {
+  return address.network != 0 && address.network == network_namespace() && address.boot_id == boot_id() &&
+         address.boot_id != kUnknown && address.host == host_name();
+}
+
 Status fetch_descriptor(const ArenaAddress& address, const Deadline& deadline, Fd& out) {
   Fd socket;
   if (Status status = connect_abstract(keeper_address(address.id), deadline, socket); !status.ok()) {
+    if (status.code == Code::kUnreachable && within_reach(address))
+      return {Code::kPeerDied, "process " + std::to_string(address.pid) + " has ended: its local socket is gone"};
     return unreachable(address, "its local socket cannot be reached (" + status.message() + ")");
   }
   PeerCredentials who;
@@ -98,18 +109,20 @@ Status map_peer(const ArenaAddress& address, const Deadline& deadline, std::shar
 Status ArenaAddress::own(ArenaAddress& out) {
   HostArena* arena = nullptr;
   if (Status status = HostArena::get(arena); !status.ok()) return status;
-  out = {arena->header().id, arena->secret(), arena->bytes(), ::getpid(), customccl::boot_id(), host_name()};
+  out = {arena->header().id, arena->secret(),      arena->bytes(), ::getpid(),
+         arena->network(),   customccl::boot_id(), host_name()};
   return {};
 }
 
 std::ostream& operator<<(std::ostream& text, const ArenaAddress& address) {
   return text << address.id[0] << ' ' << address.id[1] << ' ' << address.secret[0] << ' ' << address.secret[1] << ' '
-              << address.bytes << ' ' << address.pid << ' ' << address.boot_id << ' ' << address.host;
+              << address.bytes << ' ' << address.pid << ' ' << address.network << ' ' << address.boot_id << ' '
+              << address.host;
 }
 
 std::istream& operator>>(std::istream& text, ArenaAddress& out) {
-  return text >> out.id[0] >> out.id[1] >> out.secret[0] >> out.secret[1] >> out.bytes >> out.pid >> out.boot_id >>
-         out.host;
+  return text >> out.id[0] >> out.id[1] >> out.secret[0] >> out.secret[1] >> out.bytes >> out.pid >> out.network >>
+         out.boot_id >> out.host;
 }
 
 PeerArena::~PeerArena() {

@@ -17,6 +17,7 @@ struct ArenaAddress {
   Id128 secret{};
   std::uint64_t bytes = 0;
   std::int64_t pid = 0;
+  std::uint64_t network = 0;  // network_namespace() of its socket
   std::string boot_id;
   std::string host;
 
@@ -61,6 +62,7 @@ class PeerArena {
 // Maps the arena at `address`, once per process however many groups ask. That it is the same memory is proved: the descriptor
 // comes over a local socket from a process with our uid, and the mapped header carries the 128-bit id from the store.
 // kUnreachable: the two processes cannot share memory (other host, other network namespace); the message says why.
+// kPeerDied: it has ended.
 Status attach(const ArenaAddress& address, const Deadline& deadline, std::shared_ptr<PeerArena>& out);
 
 }  // namespace customccl

@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 
 #include <algorithm>
@@ -103,6 +104,11 @@ Status take_descriptor(const msghdr& message, Fd& out) {
 }
 
 }  // namespace
+
+std::uint64_t network_namespace() {
+  struct stat facts{};
+  return ::stat("/proc/thread-self/ns/net", &facts) == 0 ? facts.st_ino : 0;
+}
 
 Status listen_abstract(const std::string& name, Fd& out) {
   Address address;

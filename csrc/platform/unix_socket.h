@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "base/status.h"
@@ -22,6 +23,9 @@ struct PeerCredentials {
   pid_t pid = 0;
   uid_t uid = 0;
 };
+
+// Which network namespace this thread is in, as a number that its kernel gives no other one that exists; 0: not known.
+std::uint64_t network_namespace();
 
 // `name` has no leading NUL; it is added here.
 Status listen_abstract(const std::string& name, Fd& out);

@@ -6,9 +6,26 @@ namespace customccl::shm {
 
 namespace {
 
-constexpr const char* kFormat = "customccl-1";  // first word of every record
+constexpr const char* kFailure = "customccl-failed";
+constexpr const char* kFormat = "customccl-2";  // first word of every record
+
+Status failure_from(std::istringstream& words) {
+  int code = 0;
+  int culprit = -1;
+  std::string why;
+  words >> code >> culprit >> std::ws;
+  if (!words || code <= static_cast<int>(Code::kOk) || code > static_cast<int>(Code::kSystem)) return {};
+  std::getline(words, why, '\0');
+  return {static_cast<Code>(code), "it gave up: " + why, culprit};
+}
 
 }  // namespace
+
+std::string MemberRecord::failure(const Status& why) {
+  constexpr std::size_t kMost = 1000;  // a notice board has room for more
+  return std::string(kFailure) + ' ' + std::to_string(static_cast<int>(why.code)) + ' ' + std::to_string(why.culprit) +
+         ' ' + why.message().substr(0, kMost);
+}
 
 std::string MemberRecord::to_text() const {
   std::ostringstream text;
@@ -21,8 +38,12 @@ Status MemberRecord::from_text(const std::string& text, MemberRecord& out) {
   std::istringstream words(text);
   std::string format;
   std::string cpus;
-  words >> format >> out.arena >> out.block_offset >> out.presence_offset >> out.presence >> out.slot_bytes >>
-      out.ring_bytes >> out.size >> cpus;
+  words >> format;
+  if (format == kFailure) {
+    if (Status status = failure_from(words); !status.ok()) return status;
+  }
+  words >> out.arena >> out.block_offset >> out.presence_offset >> out.presence >> out.slot_bytes >> out.ring_bytes >>
+      out.size >> cpus;
   if (!words || format != kFormat) {
     return {Code::kUnreachable,
             "it says \"" + text.substr(0, 400) +

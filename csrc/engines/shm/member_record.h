@@ -21,6 +21,8 @@ struct MemberRecord {
   CpuSet cpus;
 
   std::string to_text() const;
+  // What a rank that gave up shows instead: from_text() makes an error of it, with the same code and culprit.
+  static std::string failure(const Status& why);
   static Status from_text(const std::string& text, MemberRecord& out);
 };
 

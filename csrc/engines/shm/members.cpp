@@ -55,12 +55,12 @@ Status Members::meet(const GroupSpec& spec, Bootstrap& bootstrap, const Deadline
   }
   for (int member = 0; member < spec.size; ++member) {
     // A store is asked as little as possible: each question takes it a tenth of what the whole meeting takes.
-    std::string theirs;
-    const std::string& text = member == spec.rank ? own : theirs;
-    Status status = member == spec.rank ? Status{} : members->look_up(member, bootstrap, deadline, theirs);
-    if (status.ok()) status = members->learn(member, text, deadline);
+    Status status =
+        member == spec.rank ? members->learn(member, own, deadline) : members->find(member, bootstrap, deadline);
     if (status.ok()) continue;
     members->fail(status);
+    // Who comes later may find this process gone, and shall name the one that was first.
+    bootstrap.replace(key_of_rank(spec.rank), MemberRecord::failure(status));
     return status;
   }
   const double limit = cgroup_cpu_limit();
@@ -129,6 +129,16 @@ Status Members::look_up(int member, Bootstrap& bootstrap, const Deadline& deadli
           global_rank(member)};
 }
 
+Status Members::find(int member, Bootstrap& bootstrap, const Deadline& deadline) {
+  std::string text;
+  if (Status status = look_up(member, bootstrap, deadline, text); !status.ok()) return status;
+  Status status = learn(member, text, deadline);
+  if (status.code != Code::kPeerDied) return status;
+  std::string later;
+  const bool changed = look_up(member, bootstrap, deadline, later).ok() && later != text;
+  return changed ? learn(member, later, deadline) : status;
+}
+
 Status Members::learn(int member, const std::string& text, const Deadline& deadline) {
   const auto index = static_cast<std::size_t>(member);
   const std::string who = "global rank " + std::to_string(global_rank(member));
@@ -149,7 +159,8 @@ Status Members::learn(int member, const std::string& text, const Deadline& deadl
       readers_[index] = {word, record.presence};
     }
   }
-  if (!status.ok()) return {status.code, who + ": " + status.message(), global_rank(member)};
+  if (!status.ok())
+    return {status.code, who + ": " + status.message(), status.culprit >= 0 ? status.culprit : global_rank(member)};
   slot_bytes_ = std::min<std::size_t>(slot_bytes_, record.slot_bytes);
   ring_bytes_ = std::min<std::size_t>(ring_bytes_, record.ring_bytes);
   cpus_ |= record.cpus;

@@ -126,6 +126,8 @@ class Members {
   bool left(int member) const;
   Status look_up(int member, Bootstrap& bootstrap, const Deadline& deadline, std::string& text) const;
   Status learn(int member, const std::string& text, const Deadline& deadline);
+  // Both, of a peer. One that gave up and has ended since may have said why in between.
+  Status find(int member, Bootstrap& bootstrap, const Deadline& deadline);
 
   // What every operation needs lies together.
   int rank_ = 0;

@@ -1,7 +1,10 @@
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <unistd.h>
 
+#include <functional>
 #include <thread>
+#include <utility>
 
 #include "support/ranks.h"
 #include "support/trial.h"
@@ -117,6 +120,118 @@ class Dying final : public Bootstrap {
  private:
   std::unique_ptr<Bootstrap> honest_;
 };
+
+// Rank `number` has ended, as the test has seen.
+void wait_for_end_of(const Rank& rank, int number) {
+  std::string ignored;
+  EXPECT_TRUE(rank.meeting("ended")->get(std::to_string(number), Deadline(1h), ignored).ok());
+}
+void tell_end_of(Processes& ranks, int number) {
+  ranks.wait(number);
+  EXPECT_TRUE(ranks.onlooker().meeting("ended")->put(std::to_string(number), "").ok());
+}
+
+void tell(const Rank& rank, const std::string& what) { EXPECT_TRUE(rank.meeting(what)->put("told", "").ok()); }
+
+void expect_that_it_died(const Status& status, int culprit) {
+  EXPECT_EQ(status.code, Code::kPeerDied) << status.message();
+  EXPECT_EQ(status.culprit, culprit) << status.message();
+  EXPECT_NE(status.message().find("rank " + std::to_string(culprit)), std::string::npos) << status.message();
+}
+
+// Looks at the others only after something has happened; `looked`: tells when it comes to look at this key.
+class Late final : public Bootstrap {
+ public:
+  Late(std::unique_ptr<Bootstrap> honest, std::string key, std::function<void(bool found)> pause)
+      : honest_(std::move(honest)), key_(std::move(key)), pause_(std::move(pause)) {}
+  Status put(const std::string& key, const std::string& value) override { return honest_->put(key, value); }
+  Status get(const std::string& key, const Deadline& deadline, std::string& value) override {
+    if (key == key_) pause_(false);
+    const Status status = honest_->get(key, deadline, value);
+    if (key == key_) pause_(true);
+    return status;
+  }
+
+ private:
+  std::unique_ptr<Bootstrap> honest_;
+  std::string key_;
+  std::function<void(bool found)> pause_;
+};
+
+TEST(SetupProcess, NamesARankThatDiedBeforeItsPeersReachedIt) {
+  Processes ranks(3, [](const Rank& rank) {
+    std::shared_ptr<Communicator> group;
+    if (rank.number() == 2) {
+      Dying bootstrap(rank.meeting("g"));
+      static_cast<void>(Communicator::create(rank.spec("g", 1h), bootstrap, group));
+    }
+    wait_for_end_of(rank, 2);
+    const Status status = rank.try_join(rank.spec("g", 1h), group);
+    expect_that_it_died(status, 42);
+    EXPECT_NE(status.message().find("restart the job"), std::string::npos) << status.message();
+    rank.meet("end");
+  });
+  tell_end_of(ranks, 2);
+  EXPECT_TRUE(ranks.onlooker().meeting("meet end")->put("2", "").ok());
+  EXPECT_EQ(ranks.wait(0), 0);
+  EXPECT_EQ(ranks.wait(1), 0);
+}
+
+// Rank 0 has reached everybody when rank 2 dies; ranks 1 and 3 have not yet.
+TEST(SetupProcess, NamesARankThatDiedBeforeOnlySomeOfItsPeersReachedIt) {
+  Processes ranks(4, [](const Rank& rank) {
+    std::shared_ptr<Communicator> group;
+    const char* key = rank.number() == 0 ? "rank/3" : rank.number() == 3 ? "rank/0" : "rank/2";
+    Late bootstrap(rank.meeting("g"), rank.number() == 2 ? "rank/0" : key, [&](bool found) {
+      if (rank.number() == 0 && found) tell(rank, "reached");
+      if (rank.number() == 0 || found) return;
+      if (rank.number() != 2) return wait_for_end_of(rank, 2);
+      std::string ignored;
+      static_cast<void>(rank.meeting("never")->get("comes", Deadline(1h), ignored));
+    });
+    expect_that_it_died(Communicator::create(rank.spec("g", 1h), bootstrap, group), 42);
+    if (rank.number() != 2) rank.meet("end");
+  });
+  std::string ignored;
+  ASSERT_TRUE(ranks.onlooker().meeting("reached")->get("told", Deadline(1h), ignored).ok());
+  ranks.signal(2, SIGKILL);
+  tell_end_of(ranks, 2);
+  EXPECT_TRUE(ranks.onlooker().meeting("meet end")->put("2", "").ok());
+  for (const int rank : {0, 1, 3}) EXPECT_EQ(ranks.wait(rank), 0);
+}
+
+// Rank 0 gave up because of rank 1, and has ended, too, before rank 2 reaches it: with its record already in hand, or not.
+TEST(SetupProcess, NamesTheRankThatDiedFirstAlsoWhenTheOnesWhoSawItAreGone) {
+  for (const bool in_hand : {false, true}) {
+    Processes ranks(3, [in_hand](const Rank& rank) {
+      std::shared_ptr<Communicator> group;
+      if (rank.number() == 1) {
+        Dying bootstrap(rank.meeting("g"));
+        static_cast<void>(Communicator::create(rank.spec("g", 1h), bootstrap, group));
+      }
+      bool first = true;
+      Late bootstrap(rank.meeting("g"), "rank/0", [&](bool found) {
+        if (found != in_hand || !std::exchange(first, false)) return;
+        if (in_hand) tell(rank, "in hand");
+        wait_for_end_of(rank, 0);
+      });
+      if (rank.number() == 0) {
+        wait_for_end_of(rank, 1);
+        std::string ignored;
+        if (in_hand) {
+          Late patient(rank.meeting("g"), "rank/1",
+                       [&](bool) { EXPECT_TRUE(rank.meeting("in hand")->get("told", Deadline(1h), ignored).ok()); });
+          return expect_that_it_died(Communicator::create(rank.spec("g", 1h), patient, group), 41);
+        }
+        return expect_that_it_died(rank.try_join(rank.spec("g", 1h), group), 41);
+      }
+      expect_that_it_died(Communicator::create(rank.spec("g", 1h), bootstrap, group), 41);
+    });
+    tell_end_of(ranks, 1);
+    tell_end_of(ranks, 0);
+    EXPECT_EQ(ranks.wait(2), 0);
+  }
+}
 
 TEST(SetupProcess, EndsWhenARankDiesBetweenJoiningAndTheFirstOperation) {
   Processes ranks(2, [](const Rank& rank) {

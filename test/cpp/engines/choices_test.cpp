@@ -93,7 +93,7 @@ TEST(PairCounts, KnowWhoSendsWhatInARootedOperation) {
 
 TEST(MemberRecord, TravelsAsTextUnchanged) {
   shm::MemberRecord record;
-  record.arena = {{1, 2}, {3, 4}, 5, 6, "boot-id", "host.name"};
+  record.arena = {{1, 2}, {3, 4}, 5, 6, 7, "boot-id", "host.name"};
   record.block_offset = 4096;
   record.presence_offset = 8;
   record.presence = ~std::uint64_t{0};
@@ -119,6 +119,17 @@ TEST(MemberRecord, OfAnotherVersionOrCutOffIsRefusedWithAHint) {
     EXPECT_EQ(status.code, Code::kUnreachable) << text.substr(0, length);
   }
   EXPECT_EQ(shm::MemberRecord::from_text("customccl-0" + text.substr(11), out).code, Code::kUnreachable);
+}
+
+TEST(MemberRecord, OfARankThatGaveUpSaysWhy) {
+  shm::MemberRecord out;
+  const std::string text = shm::MemberRecord::failure({Code::kPeerDied, "global rank 7: it has ended", 7});
+  const Status status = shm::MemberRecord::from_text(text, out);
+  EXPECT_EQ(status.code, Code::kPeerDied);
+  EXPECT_EQ(status.culprit, 7);
+  EXPECT_EQ(status.message(), "it gave up: global rank 7: it has ended");
+  for (const char* odd : {"customccl-failed", "customccl-failed 0 1 all is well", "customccl-failed 99 1 what"})
+    EXPECT_EQ(shm::MemberRecord::from_text(odd, out).code, Code::kUnreachable) << odd;
 }
 
 }  // namespace

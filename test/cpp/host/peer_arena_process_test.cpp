@@ -143,17 +143,32 @@ TEST(PeerArenaProcess, OutlivesStrangersWhoConnectAndSayNothingOrHalfAWord) {
   EXPECT_TRUE(status.ok()) << status.message();
 }
 
-TEST(PeerArenaProcess, RefusesAnIdThatNobodyHasAnyMore) {
+TEST(PeerArenaProcess, OfAProcessThatHasEndedIsNotTakenForOneElsewhere) {
   Owner owner;
-  ArenaAddress address = owner.address();
   std::shared_ptr<PeerArena> peer;
-  ++address.id[0];
-  EXPECT_EQ(attach(address, soon(), peer).code, Code::kUnreachable);
+  EXPECT_NE(owner.address().network, 0u);
   owner.leave();
   EXPECT_EQ(owner.wait(), 0);
   const Status status = attach(owner.address(), soon(), peer);
-  EXPECT_EQ(status.code, Code::kUnreachable);
-  EXPECT_NE(status.message().find("does not share memory"), std::string::npos) << status.message();
+  EXPECT_EQ(status.code, Code::kPeerDied);
+  EXPECT_NE(status.message().find("process " + std::to_string(owner.address().pid)), std::string::npos);
+  EXPECT_NE(status.message().find("has ended"), std::string::npos) << status.message();
+}
+
+TEST(PeerArenaProcess, OfAProcessThatMayRunElsewhereIsUnreachable) {
+  Owner owner;
+  owner.leave();
+  EXPECT_EQ(owner.wait(), 0);
+  std::shared_ptr<PeerArena> peer;
+  ArenaAddress there = owner.address(), hidden = there, copied = there;
+  ++there.network;
+  hidden.network = 0;            // it could not tell
+  copied.host = "another-host";  // of a machine made from the same snapshot, say
+  for (const ArenaAddress& address : {there, hidden, copied}) {
+    const Status status = attach(address, soon(), peer);
+    EXPECT_EQ(status.code, Code::kUnreachable);
+    EXPECT_NE(status.message().find("does not share memory"), std::string::npos) << status.message();
+  }
 }
 
 TEST(PeerArenaProcess, RefusesAnotherKernelAndASizeThatIsNotTrue) {
