@@ -85,7 +85,7 @@ Status start_keeper(HostArena& arena) {
   Fd bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   auto adopted = std::make_shared<std::promise<bool>>();
   auto sockets = std::make_shared<std::pair<Fd, Fd>>(std::move(listener), std::move(bell));
-  const Status started = start_background_thread("customccl-keep", [&arena, sockets, adopted] {
+  Status started = start_background_thread("customccl-keep", [&arena, sockets, adopted] {
     const bool alive = arena.header().life.adopt();
     adopted->set_value(alive);
     if (alive) keep(arena, sockets->first, sockets->second);  // else the arena is given up

@@ -10,12 +10,15 @@ import pytest
 import torch
 import torch.distributed as dist
 from expectations import check_names, check_refused, reports_of, survive
-from harness.rank import hear_parent, subgroup, tell_parent
+from harness.rank import error_of, hear_parent, init_group, subgroup, tell_parent
+
+import torch_customccl
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
 VICTIM = 1
 SURVIVORS = [0, 2]
+LONG_S = 120.0
 LARGE = 4 * 1024 * 1024  # elements: 16 MiB of float32
 
 
@@ -30,6 +33,33 @@ def forever(call):
 def record(figure, killed_at, reports):
     for report in reports.values():
         figure("ms from SIGKILL of a rank to the error of a survivor", 1e3 * (report.raised_at - killed_at))
+
+
+def test_a_rank_that_was_killed_while_the_group_was_made_is_named_and_nobody_falls_back_to_gloo(ranks, tmp_path):
+    def body(rank, size, path):
+        if rank == SURVIVORS[0]:
+            while f"rank/{VICTIM}".encode() not in path.read_bytes():  # the hard limit of the test ends this
+                pass
+            tell_parent("the victim has shown its record")
+        if rank != VICTIM:
+            hear_parent()
+        failure = error_of(init_group, rank, size, dist.FileStore(str(path), size), LONG_S)
+        return failure, torch_customccl.info()["groups_over_gloo"]
+
+    path = tmp_path / "store"
+    path.touch()
+    workers = ranks(3, fresh=True, init=False)
+    workers.start(body, path)
+    workers.wait_for(SURVIVORS[0], "the victim has shown its record")
+    workers.kill(VICTIM)
+    workers.wait_for_death(VICTIM)
+    for rank in SURVIVORS:
+        workers.tell(rank, "go")
+    outcomes = workers.finish(limit=LONG_S / 2)
+    for rank in SURVIVORS:
+        failure, over_gloo = outcomes[rank].value
+        assert failure.is_a("DistBackendError") and f"global rank {VICTIM}" in failure.text, failure
+        assert "has ended" in failure.text and not over_gloo, failure
 
 
 def test_a_rank_that_was_killed_before_the_first_op_is_named_by_every_survivor(ranks, figure):

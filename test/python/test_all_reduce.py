@@ -45,3 +45,15 @@ def test_all_reduce_many_times_in_a_row_never_mixes_calls(ranks):
             assert_same_bits(value, reduced(range(size), count, torch.int64, SUM, size, salt=turn), f"call {turn}")
 
     ranks(2).run(body)
+
+
+def test_a_rank_that_flushes_denormals_gets_the_bits_of_the_others(ranks):
+    def body(rank, size):
+        torch.set_flush_denormal(rank == 1)
+        for count in (2, 3000, 700_000):
+            value = torch.full((count,), 1, dtype=torch.int32).view(torch.float32)  # the smallest float32 there is
+            dist.all_reduce(value)
+            assert bool((value.view(torch.int32) == size).all()), f"{count}"
+        torch.set_flush_denormal(False)
+
+    ranks(3).run(body)
