@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <thread>
 
 #include "core/communicator.h"
 #include "core/message_lane.h"
@@ -22,8 +23,10 @@ constexpr std::size_t kPieces = 3000;  // elements of a message in two of them
 class MessageBegin : public testing::Test {
  protected:
   MessageBegin() {
-    const Rank rank(0, 1, [this](const std::string& group) { return std::make_unique<BoardBootstrap>(board_, group); });
-    group_ = rank.join("g");
+    const auto board = [this](const std::string& group) { return std::make_unique<BoardBootstrap>(board_, group); };
+    std::thread peer([&] { peers_ = Rank(1, 2, board).join("g"); });
+    group_ = Rank(0, 2, board).join("g");
+    peer.join();
     lane_ = std::make_unique<MessageLane>(*group_, &port_, 0, 2);
   }
 
@@ -75,6 +78,7 @@ class MessageBegin : public testing::Test {
   }
 
   Board board_;
+  std::shared_ptr<Communicator> peers_;
   std::shared_ptr<Communicator> group_;
   ScriptedPort port_;
   std::unique_ptr<MessageLane> lane_;
