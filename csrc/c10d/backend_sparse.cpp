@@ -8,6 +8,7 @@
 
 #include "c10d/errors.h"
 #include "c10d/launch.h"
+#include "kernels/float_mode.h"
 
 // all_reduce of sparse (COO) tensors: every rank gathers everybody's indices and values and adds them up in rank order.
 
@@ -86,6 +87,7 @@ CustomBackend::WorkPtr CustomBackend::allreduce_sparse(Tensors& tensors, const :
       counts_of(gather(facts_of(input), std::vector<std::int64_t>(size(), kFacts), false), group_->spec().global_ranks);
   const Tensors indices = gather(input._indices().contiguous(), counts, true);
   const Tensors values = gather(input._values().contiguous(), counts, false);
+  const kernels::UsualFloats usual;  // each rank adds for itself
   at::Tensor sum = at::_sparse_coo_tensor_unsafe(indices[0], values[0], input.sizes(), input.options()).coalesce();
   for (std::size_t i = 1; i < indices.size(); ++i) {
     sum = sum.add(at::_sparse_coo_tensor_unsafe(indices[i], values[i], input.sizes(), input.options()));

@@ -67,6 +67,18 @@ def test_shapes_that_differ_are_an_error_on_every_rank_and_the_group_goes_on(ran
     ranks(3).run(body)
 
 
+def test_a_rank_that_flushes_denormals_gets_the_bits_of_the_others(ranks):
+    def body(rank, size):
+        torch.set_flush_denormal(rank == 1)
+        smallest = torch.tensor([1, 2, 3], dtype=torch.int32).view(torch.float32)
+        value = torch.sparse_coo_tensor([[0, 2, 4]], smallest, (5,))
+        dist.all_reduce(value)
+        torch.set_flush_denormal(False)
+        assert value.to_dense().view(torch.int32).tolist() == [size, 0, 2 * size, 0, 3 * size]
+
+    ranks(3).run(body)
+
+
 def test_ddp_sums_sparse_gradients(ranks):
     def body(rank, size):
         torch.manual_seed(0)
