@@ -61,12 +61,14 @@ def meet(
     name: str,
     global_ranks: Sequence[int],
     options: Any = None,
+    background: bool = False,
 ) -> Any:
-    """make_backend() in a store that no other group uses."""
+    """make_backend() in a store that no other group uses. `background`: other threads use its connection meanwhile."""
     module = shim()
     ours = options if isinstance(options, module.Options) else None
+    world = list(global_ranks) or list(range(size))
     try:
-        backend = module.create_backend(keys, rank, size, timeout, name, list(global_ranks) or list(range(size)), ours)
+        backend = module.create_backend(keys, rank, size, timeout, name, world, ours, background)
     except dist.DistNetworkError as error:  # raised on every rank of the group, or on none
         return over_gloo(keys, rank, size, timeout, name, str(error))
     _clean_up(keys, rank)

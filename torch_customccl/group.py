@@ -100,7 +100,7 @@ class Group(Messages):
         self._change: Change | None = None
         self._ranks = list(ranks or range(len(members)))
         self._open = True
-        self._reconfigured = False
+        self._reconfigurations = 0
         group_registry.register(self, name, self._ranks)
 
     @property
@@ -129,6 +129,16 @@ class Group(Messages):
     def closed(self) -> bool:
         """Whether close() was called on this rank."""
         return not self._open
+
+    def check_open(self, what: str) -> None:
+        """RuntimeError if close() was called on this rank."""
+        if not self._open:
+            raise RuntimeError(f"customccl: {what} of group {self.group_desc!r}, which was closed on this rank")
+
+    @property
+    def reconfigurations(self) -> int:
+        """How often reconfigure() has given this group other members."""
+        return self._reconfigurations
 
     def subgroup(self, ranks: Sequence[int], name: str | None = None) -> Group | None:
         """A group of some ranks of this one, in the order given; None on ranks that are not among them.
@@ -178,8 +188,11 @@ class Group(Messages):
         membership is prepared at a time: another call gives the one before up.
         Raises RuntimeError on a rank that the group has gone on without.
         """
+        self.check_open("prepare()")
         names = group_change.check_members(members, self.group_desc)
-        if self._reconfigured:
+        if timeout is not None and timeout <= timedelta(0):
+            raise ValueError(f"customccl: the timeout of prepare() is positive, not {timeout.total_seconds():g} s")
+        if self._reconfigurations:
             raise RuntimeError(
                 f"customccl: after reconfigure() of group {self.group_desc!r} only reconfigure() changes it"
             )
@@ -187,7 +200,7 @@ class Group(Messages):
             group_change.check_not_stale(self._own_store, self._epoch, self._me, self.group_desc)
         if self._change is not None:
             self._change.drop()
-        limit = timeout or self._timeout
+        limit = self._timeout if timeout is None else timeout
         self._change = Change(self._own_store, self.group_desc, self._epoch + 1, names, self._me, limit)
         return self._change
 
@@ -195,9 +208,11 @@ class Group(Messages):
         """From here on the group has the members that prepare() was given; waits until they are there.
 
         Every member calls it at the same place in the order of the group's operations. Operations that this rank has
-        begun end first, in the old membership. On a rank that is not among the new members it closes the group.
+        begun end first, in the old membership; messages that were sent and not received are lost with it. On a rank
+        that is not among the new members it closes the group.
         Raises what prepare() met with: then nothing has changed.
         """
+        self.check_open("commit()")
         if self._change is None:
             raise RuntimeError(f"customccl: commit() of group {self.group_desc!r} without prepare()")
         change, self._change = self._change, None
@@ -237,7 +252,8 @@ class Group(Messages):
         work = super().reconfigure(opts)  # type: ignore[misc]
         if self._change is not None:
             self._change.drop()
-        self._change, self._reconfigured, self._epoch = None, True, self._epoch + 1
+        self._change, self._epoch = None, self._epoch + 1
+        self._reconfigurations += 1
         self._ranks = list(range(self.size()))
         self._members, self._me = [str(rank) for rank in self._ranks], str(self.rank())
         group_registry.enter(self, self._ranks)

@@ -80,9 +80,9 @@ class Change:
         rank = self.members.index(self.me)
         started = time.monotonic()
         self._await_all(started)
-        left = self._timeout - timedelta(seconds=time.monotonic() - started)
+        left = max(self._timeout - timedelta(seconds=time.monotonic() - started), timedelta(milliseconds=1))
         size, names = len(self.members), range(len(self.members))
-        return meet(self._place, rank, size, left, name=self._group_name, global_ranks=names)
+        return meet(self._place, rank, size, left, name=self._group_name, global_ranks=names, background=True)
 
     def _await_all(self, started: float) -> None:
         """Looks now and then rather than waits in the store, whose connection others of this process use meanwhile."""

@@ -129,8 +129,8 @@ class Operations(_Base):
 
     @_also_as_c10d_calls
     def allgather(self, data: bytes, *, timeout: timedelta | None = None) -> list[bytes]:  # type: ignore[override]
-        """The bytes of all ranks, by rank; any length on any rank."""
-        mine = tensor_of(data)
+        """The bytes of all ranks, by rank; any length on any rank. Of other buffers, their memory."""
+        mine = tensor_of(data).contiguous().flatten().view(torch.uint8)
         sizes = torch.empty(self.size(), dtype=torch.int64)
         self.all_gather_into_tensor(sizes, torch.tensor([mine.numel()]), timeout=timeout)
         outputs = [bytearray(size) for size in sizes.tolist()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from datetime import timedelta
+from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import torch.distributed as dist
@@ -54,6 +55,8 @@ def open_store(
         return store_or_uri
     parts = urlsplit(store_or_uri)
     if parts.scheme == "file" and parts.path and not parts.netloc:
+        if not Path(parts.path).parent.is_dir():  # a FileStore would look for it for five minutes
+            raise ValueError(f"customccl: {store_or_uri!r}: there is no folder {Path(parts.path).parent}")
         return dist.FileStore(parts.path)
     if parts.scheme != "tcp" or not parts.hostname or parts.port is None:
         raise ValueError(f"customccl: {store_or_uri!r} is neither file:///PATH nor tcp://HOST:PORT")

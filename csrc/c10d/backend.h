@@ -34,8 +34,10 @@ class CustomBackend final : public ::c10d::Backend {
   using StorePtr = c10::intrusive_ptr<::c10d::Store>;
 
   // Meets the other ranks in `store`; done within options.timeout or throws. Options of another backend mean the defaults.
+  // `background`: others use the store meanwhile.
   static c10::intrusive_ptr<CustomBackend> create(const StorePtr& store, const GroupSpec& spec,
-                                                  const c10::intrusive_ptr<::c10d::Backend::Options>& options);
+                                                  const c10::intrusive_ptr<::c10d::Backend::Options>& options,
+                                                  bool background = false);
   // Meets nobody: refuses every operation until reconfigure().
   static c10::intrusive_ptr<CustomBackend> create_unconnected(
       const StorePtr& store, const GroupSpec& spec, const c10::intrusive_ptr<::c10d::Backend::Options>& options);

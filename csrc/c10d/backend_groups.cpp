@@ -31,8 +31,8 @@ c10::intrusive_ptr<CustomOptions> CustomBackend::own_options(const GroupSpec& sp
 }
 
 c10::intrusive_ptr<CustomBackend> CustomBackend::create(const StorePtr& store, const GroupSpec& spec,
-                                                        const OptionsPtr& options) {
-  StoreBootstrap bootstrap(store);
+                                                        const OptionsPtr& options, bool background) {
+  StoreBootstrap bootstrap(store, background);
   std::shared_ptr<Communicator> group;
   check(Communicator::create(spec, bootstrap, group));
   return c10::make_intrusive<CustomBackend>(std::move(group), store, own_options(spec, options));

@@ -1,6 +1,7 @@
 #include "c10d/store_bootstrap.h"
 
 #include <algorithm>
+#include <thread>
 
 namespace customccl::torch_shim {
 
@@ -21,10 +22,22 @@ Status StoreBootstrap::put(const std::string& key, const std::string& value) {
   return {};
 }
 
+void StoreBootstrap::await(const std::string& key, const Deadline& deadline) {
+  using std::chrono::milliseconds;
+  if (!background_) {
+    const auto left = std::chrono::duration_cast<milliseconds>(deadline.left());
+    return store_->wait({key}, std::max(left, milliseconds(1)));
+  }
+  for (Nanos pause = std::chrono::microseconds(100); !store_->check({key});
+       pause = std::min<Nanos>(2 * pause, milliseconds(10))) {
+    TORCH_CHECK(!deadline.passed());
+    std::this_thread::sleep_for(pause);
+  }
+}
+
 Status StoreBootstrap::get(const std::string& key, const Deadline& deadline, std::string& value) {
-  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline.left());
   try {
-    store_->wait({key}, std::max(left, std::chrono::milliseconds(1)));
+    await(key, deadline);
     const auto bytes = store_->get(key);
     value.assign(bytes.begin(), bytes.end());
   } catch (const std::exception& error) {

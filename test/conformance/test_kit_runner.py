@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
-from torch_customccl.conformance import cli, fair_clock
+from torch_customccl.conformance import cli, fair_clock, session
 from torch_customccl.conformance.fair_clock import FairClock
 from torch_customccl.conformance.model import Case, CaseResult, RankOutcome, Verdict
 from torch_customccl.conformance.plan import Portion
@@ -140,6 +141,40 @@ def test_an_official_run_allows_no_filter_and_is_three_runs() -> None:
             cli._request(parse(["--backend", "toy", "--official", *words]))
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--backend", "gloo", "--import", "nosuchmodule"], "there is no module 'nosuchmodule'"),
+        (["--backend", "gloo", "--pg-options", "nosuchmodule:f"], "there is no module 'nosuchmodule'"),
+        (["--backend", "gloo", "--pg-options", "json"], "write MODULE:FUNCTION"),
+        (["--backend", "nosuchbackend"], "no backend is named 'nosuchbackend'"),
+        (["--backend", "gloo", "--expected", "/nosuchfile"], "/nosuchfile"),
+        (["--backend", "gloo", "--selftest-score", "/nosuchfile"], "/nosuchfile"),
+        (["--backend", "gloo", "--out", "/proc/1/nosuchfolder"], "/proc/1/nosuchfolder"),
+        (["--backend", "gloo", "--env", "=value"], "write NAME=VALUE"),
+        (["--backend", "gloo", "--repeat", "0"], "is not 1 or more"),
+    ],
+)
+def test_a_mistake_of_the_caller_is_told_before_anything_runs(
+    words: list[str], told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(session, "_run_cases", lambda *_: pytest.fail("cases ran"))
+    try:
+        code = cli.main([*words, "--tier", "smoke"])
+    except SystemExit as ended:
+        code = ended.code
+    assert code == cli.USAGE
+    assert told in capsys.readouterr().err.replace("\n", "")
+
+
+def test_a_repro_line_starts_the_ranks_as_the_run_did() -> None:
+    words = ["--backend", "toy", "--env", "A=b c", "--pg-options", "module:function"]
+    request = cli._request(cli._parser().parse_args(words))
+    started = datetime.datetime.now(datetime.timezone.utc)
+    prefix = session._facts(request, started, 1.0, 1.0, []).repro_prefix
+    assert "--env 'A=b c'" in prefix and "--pg-options module:function" in prefix
+
+
 def test_a_group_that_cannot_be_made_is_a_verdict_for_each_case() -> None:
     class NoPool:
         def start(self, *arguments: Any) -> PlayedSet:
@@ -148,6 +183,16 @@ def test_a_group_that_cannot_be_made_is_a_verdict_for_each_case() -> None:
     results = run(NoPool(), cases("a", "b"))
     assert [result.verdict for result in results.values()] == [Verdict.ERROR, Verdict.ERROR]
     assert "the process group could not be made" in results["a"].reason
+
+
+def test_a_rank_that_ends_while_the_group_is_made_is_named_with_what_happened() -> None:
+    class NoPool:
+        def start(self, *arguments: Any) -> PlayedSet:
+            stuck = RankOutcome(0, "stuck", message="no answer within 60.0 s")
+            raise StartFailedError([stuck, RankOutcome(1, "died", message="rank process exited with code 0")])
+
+    result = run(NoPool(), cases("a"))["a"]
+    assert result.verdict is Verdict.CRASH and "rank 1: rank process exited with code 0" in result.reason
 
 
 def test_time_in_line_for_a_processor_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:

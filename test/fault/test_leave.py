@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 import pytest
@@ -76,6 +77,25 @@ def test_a_group_with_works_in_flight_may_be_destroyed(ranks):
     workers.start(body)
     outcome = workers.finish(without=frozenset({VICTIM}))[0]
     assert isinstance(outcome, Returned), outcome
+
+
+def test_a_rank_that_left_and_ended_has_left(ranks):
+    def body(rank, size):
+        dist.all_reduce(torch.ones(3))
+        if rank == VICTIM:
+            dist.destroy_process_group()
+            os._exit(0)
+        hear_parent()
+        return error_of(dist.all_reduce, torch.ones(3))
+
+    workers = ranks(2, fresh=True)
+    workers.start(body)
+    workers.wait_for_death(VICTIM)
+    workers.tell(0, "call")
+    error = workers.finish()[0].value
+    check_names(error, "all_reduce", VICTIM)
+    if OURS:
+        assert "destroyed the group" in error.text and "died" not in error.text, error
 
 
 def test_an_orderly_goodbye_is_not_a_death(ranks):

@@ -129,6 +129,88 @@ def test_a_replaced_rank_keeps_its_number(ranks):
     assert [outcome.value for outcome in survivors.finish()] == [None, None]
 
 
+def test_an_endpoint_follows_its_owner_and_is_free_when_that_has_left(ranks):
+    def body(rank, size):
+        with group(rank, size, "endpoints that move") as made:
+            me = str(rank)
+            mine = made.open_endpoint("decode") if me == "1" else made.endpoint("decode")
+            change(made, ["1", "2", "0"])
+            assert mine.owner == made.endpoint("decode").owner == 0
+            if me == "1":
+                assert sorted(mine.recv() for _ in range(2)) == ["from 0", "from 2"]
+            else:
+                mine.send(f"from {me}")
+                assert "belongs to rank 0" in error_of(mine.recv).text
+                assert "open already" in error_of(made.open_endpoint, "decode").text
+            made.barrier()
+            change(made, ["2", "0"])
+            if me == "1":
+                return
+            assert "'1', which has left" in error_of(mine.send, "to nobody").text
+            if me == "0":
+                mine = made.open_endpoint("decode")
+                made.barrier()
+                assert mine.recv() == "from 2"
+            else:
+                made.barrier()
+                made.endpoint("decode").send("from 2")
+            made.barrier()
+
+    ranks(3).run(body)
+
+
+def test_of_those_who_open_a_name_at_once_one_gets_it(ranks):
+    def body(rank, size):
+        with group(rank, size, "one name") as made:
+            won = 0
+            for number in range(30):
+                made.barrier()
+                try:
+                    mine = made.open_endpoint(f"name {number}")
+                except ValueError as error:
+                    assert "open already" in str(error)
+                else:
+                    assert mine.owner == rank
+                    won += 1
+            made.barrier()
+            return won
+
+    assert sum(ranks(3).run(body)) == 30
+
+
+def test_who_meets_new_members_in_the_background_keeps_nobody_from_the_store(ranks):
+    """The ghost has announced itself and does not come: rank 0 waits for it in the store, on a thread of its own."""
+
+    def body(rank, size):
+        with group(rank, size, "waits") as made:
+            if rank == 1:
+                made.barrier()
+                return
+            made.own_store.set("membership/2/0/ghost/here/ghost", "")
+            changing = made.prepare(["0", "ghost"], timeout=LIMIT)
+            while not made.own_store.check(["membership/2/0/ghost/rank/0"]):  # it has met as far as it can
+                pass
+            made.own_store.set("used", "meanwhile")
+            assert made.own_store.get("used") == b"meanwhile" and not changing.ready()
+            changing.drop()
+            made.barrier()
+
+    ranks(2).run(body)
+
+
+def test_a_closed_group_refuses_to_change(ranks):
+    def body(rank, size):
+        made = group(rank, size, "closed")
+        made.prepare(["0", "1"])
+        made.barrier()
+        made.close()
+        for call in (made.commit, lambda: made.prepare(["0", "1"]), lambda: made.open_endpoint("x")):
+            assert "which was closed on this rank" in error_of(call).text
+        assert made.closed
+
+    ranks(2).run(body)
+
+
 def test_operations_in_flight_end_in_the_old_membership(ranks):
     def body(rank, size):
         with group(rank, size, "in flight") as made:

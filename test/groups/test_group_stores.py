@@ -66,3 +66,8 @@ def test_two_servers_never_share_a_port():
 def test_a_socket_that_is_not_bound_is_refused():
     with socket.socket() as fresh, pytest.raises(ValueError, match="bound to a port"):
         serve_store(fresh, timeout=LIMIT)
+
+
+def test_a_file_in_a_folder_that_is_not_there_is_refused_at_once(tmp_path):
+    with pytest.raises(ValueError, match="there is no folder"):
+        create_group(f"file://{tmp_path}/missing/store", 0, 1, "nowhere", timeout=LIMIT)

@@ -9,7 +9,9 @@ import pytest
 import torch
 from harness.rank import error_of, hear_parent, tell_parent
 from nests import Request, same, tensor
-from shared import group
+from shared import group, store
+
+from torch_customccl import create_group
 
 
 def test_messages_wait_for_a_reader_up_to_a_limit(ranks):
@@ -177,6 +179,46 @@ def test_endpoints(ranks):
             return made.barrier()
 
     assert ranks(3).run(body)[0] == [(1, 10), (2, 20)]
+
+
+def test_no_tag_of_a_caller_reaches_an_endpoint(ranks):
+    def body(rank, size):
+        with group(rank, size, "tags") as made:
+            mine = made.open_endpoint(f"of {rank}")
+            made.barrier()
+            there = made.endpoint(f"of {1 - rank}")
+            for tag in {there._tag % 2**32, there._tag % 2**31, 2**32 - 1, 2**31}:
+                made.send_message("not for an endpoint", 1 - rank, tag)
+            there.send("for the endpoint")
+            made.barrier()
+            assert mine.recv() == "for the endpoint" and mine.probe() is None
+
+    ranks(2).run(body)
+
+
+def test_a_limit_of_nothing_takes_what_is_there_and_does_not_wait(ranks):
+    """Before, it meant the limit of the group, which here is longer than the test may run."""
+
+    def body(rank, size):
+        with create_group(store(), rank, size, "limits", timeout=timedelta(hours=1)) as made:
+            for limit in (timedelta(0), timedelta(microseconds=999), timedelta(seconds=-5)):
+                if rank == 0:
+                    assert error_of(made.recv_message, 1, timeout=limit).is_a("TimeoutError")
+                    made.barrier()
+                    made.barrier()
+                    assert made.recv_message(1, timeout=limit) == "there"
+                else:
+                    made.barrier()
+                    made.send_message("there", 0)
+                    made.barrier()
+                made.barrier()
+            refused = error_of(made.send_message, "late", 1 - rank, timeout=timedelta(0))
+            assert refused.is_a("ValueError") and "is positive" in refused.text
+            assert error_of(made.endpoint, "nobody's", timeout=timedelta(0)).is_a("DistStoreError")
+            assert error_of(made.prepare, ["0", "1"], timeout=timedelta(0)).is_a("ValueError")
+            made.barrier()
+
+    ranks(2).run(body)
 
 
 def test_a_reader_learns_that_the_sender_is_gone(ranks):

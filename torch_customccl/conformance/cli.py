@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import re
 import sys
 from pathlib import Path
 
+import torch.distributed as dist
 from rich.console import Console
 
 from . import contract, registry
@@ -32,12 +34,12 @@ def main(argv: list[str] | None = None) -> int:
         if words and words[0] in _COMMANDS:
             return _COMMAND_FUNCTIONS[words[0]](words[1:], console)
         return _run(words, console)
-    except (BadExpectationsError, ValueError, FileNotFoundError) as error:
-        console.print(f"conformance: {error}", style="red", markup=False, soft_wrap=True)
-        return USAGE
     except ChildProcessError as error:
         console.print(f"conformance: {error}", style="red", markup=False, soft_wrap=True)
         return HARNESS
+    except (BadExpectationsError, ValueError, OSError) as error:
+        console.print(f"conformance: {error}", style="red", markup=False, soft_wrap=True)
+        return USAGE
 
 
 def _seconds(text: str) -> float:
@@ -49,9 +51,15 @@ def _seconds(text: str) -> float:
 
 def _pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
-    if not equals:
+    if not equals or not name:
         raise argparse.ArgumentTypeError(f"{text!r}: write NAME=VALUE")
     return name, value
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not 1 or more")
+    return int(text)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -66,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--tier", choices=[tier.value for tier in Tier], default=Tier.STANDARD.value)
     add("--profile", default="", help=f"comma-separated: {', '.join(PROFILES)}")
     add("--case", dest="cases", action="append", default=[], metavar="ID", help="case id or pattern; may be repeated")
-    add("--repeat", type=int, default=1, help="run everything so many times; a changing verdict is flaky")
+    add("--repeat", type=_count, default=1, help="run everything so many times; a changing verdict is flaky")
     add("--world-sizes", default="", metavar="N,N", help="only cases of these world sizes")
     add("--list", action="store_true", help="print the chosen cases and stop")
     add("--explain", metavar="CLAUSE", help="print a clause and its cases and stop")
@@ -77,10 +85,27 @@ def _parser() -> argparse.ArgumentParser:
     add("--env", type=_pair, action="append", default=[], metavar="K=V", help="environment of the ranks")
     add("--pg-options", default="", metavar="MODULE:FUNCTION", help="makes the pg_options of each rank")
     add("--launcher", default="", metavar="CMD", help='starts the ranks of a set, e.g. "mpirun -np {n} {cmd}"')
-    add("--lanes", type=int, default=3, help="worker sets that run side by side")
+    add("--lanes", type=_count, default=3, help="worker sets that run side by side")
     add("--selftest-score", type=Path, metavar="FILE", help="score written by selftest --out, shown in the reports")
     add("--official", action="store_true", help="three runs, no filter, every finding confirmed; a zip of all")
     return parser
+
+
+def _check_names(args: argparse.Namespace) -> None:
+    """What is misspelt is the caller's mistake, and shall not be held against the backend."""
+    for module in (*args.imports, *([args.pg_options.partition(":")[0]] if args.pg_options else [])):
+        try:
+            there = importlib.util.find_spec(module) is not None
+        except (ImportError, ValueError):
+            there = False
+        if not there:
+            raise ValueError(f"there is no module {module!r} for {sys.executable} to import")
+    if args.pg_options and not args.pg_options.partition(":")[2]:
+        raise ValueError(f"--pg-options {args.pg_options!r}: write MODULE:FUNCTION")
+    names = [part.rpartition(":")[2] for part in (args.backend or "").split(",")]
+    unknown = [name for name in names if name and name.lower() not in dist.Backend.backend_list]
+    if unknown and not args.imports:
+        raise ValueError(f"no backend is named {unknown[0]!r} here; --import names the module that registers it")
 
 
 def _request(args: argparse.Namespace) -> Request:
@@ -123,9 +148,12 @@ def _run(words: list[str], console: Console) -> int:
     if not chosen_cases(request):
         console.print("conformance: the filters leave no case", style="red")
         return USAGE
+    _check_names(args)
+    score = json.loads(args.selftest_score.read_text()) if args.selftest_score else None
+    args.out.mkdir(parents=True, exist_ok=True)
     made = run(request, console)
-    if args.selftest_score:
-        made["mutation_score"] = json.loads(args.selftest_score.read_text())
+    if score is not None:
+        made["mutation_score"] = score
     writer.write_all(made, args.out, packed=args.official)
     writer.print_summary(made, args.out, Console())
     return INTERRUPTED if "interrupted" in made["suite"]["unofficial_because"] else result.exit_code(made)

@@ -116,9 +116,10 @@ class Runner:
             return self._start_set(case)
         except StartFailedError as error:
             crashed = any(outcome.outcome in ("died", "stuck") for outcome in error.outcomes)
-            verdict, _ = judge(case, error.outcomes, None)
+            verdict, why = judge(case, error.outcomes, None)
             verdict = verdict if crashed or verdict is Verdict.UNSUPPORTED else Verdict.ERROR
-            self._record(CaseResult(case, verdict, error.outcomes, f"the process group could not be made: {error}"))
+            reason = f"the process group could not be made: {why if crashed and why else error}"
+            self._record(CaseResult(case, verdict, error.outcomes, reason))
             return None
 
     def _start_set(self, case: Case) -> WorkerSet:

@@ -56,6 +56,7 @@ def chosen_cases(request: Request) -> list[Case]:
 def run(request: Request, console: Console) -> Result:
     """Run a request and give the result."""
     torch.set_num_threads(1)
+    known = expected.load(request.expectations) if request.expectations else []
     cases = chosen_cases(request)
     speed = environment.cpu_slowness()
     scale = max(speed, environment.crowd())
@@ -67,7 +68,7 @@ def run(request: Request, console: Console) -> Result:
     results, spoiled = _run_cases(request, cases, limits, console)
     facts = _facts(request, started, time.monotonic() - clock, scale, spoiled)
     if request.expectations:
-        facts.warnings += expected.apply(results, expected.load(request.expectations), started.date())
+        facts.warnings += expected.apply(results, known, started.date())
     return build(facts, results)
 
 
@@ -136,6 +137,8 @@ def _facts(request: Request, started: datetime.datetime, seconds: float, scale: 
     prefix = f"python -m torch_customccl.conformance --backend {request.backend}"
     prefix += "".join(f" --import {name}" for name in request.imports)
     prefix += f" --device {selection.device}" if selection.device != "cpu" else ""
+    prefix += "".join(f" --env {shlex.quote(f'{name}={value}')}" for name, value in request.env.items())
+    prefix += f" --pg-options {shlex.quote(request.pg_options)}" if request.pg_options else ""
     prefix += f" --launcher {shlex.quote(request.launcher)}" if request.launcher else ""
     prefix += f" --seed {request.seed}"
     return RunFacts(

@@ -52,7 +52,8 @@ class Board:
             raise RuntimeError(f"{what} refused: this process was forked, and the connection is its parent's")
         self._round += 1
         try:
-            return self._one_round(what, data, sources, timeout or self._timeout)
+            limit = self._timeout if timeout is None else max(timeout, timedelta(milliseconds=1))
+            return self._one_round(what, data, sources, limit)
         except Exception as error:
             self._broken = str(error)
             raise

@@ -13,7 +13,8 @@ from torch_customccl.messages.endpoint import Endpoint
 _shim = load()
 _ANY = -1
 _BROADCAST_TAG = 1 << 32  # beyond what callers may use
-_NO_LIMIT = timedelta(0)  # "the group's"
+_GROUPS_LIMIT = timedelta(0)
+_SHORTEST = timedelta(milliseconds=1)
 
 
 class Messages(Operations):
@@ -34,10 +35,9 @@ class Messages(Operations):
         Up to 64 KiB in all it returns at once, unless 2 MiB wait unread: then, and for larger ones, when rank `dst`
         takes it. Raises ValueError for tensors that are not on the CPU, what pickle raises for objects
         that cannot be pickled, torch.distributed.DistBackendError when the group fails (a `timeout` that passes, or
-        the group's, ends it).
+        the group's, ends it) and ValueError for a `timeout` that has passed already.
         """
-        peer = self._checked(dst, "dst")
-        _shim.send_message(self._messenger(), message, [peer], _checked_tag(tag), timeout or _NO_LIMIT)
+        self.send_tagged(message, dst, _checked_tag(tag), timeout)
 
     def recv_message(
         self,
@@ -52,8 +52,10 @@ class Messages(Operations):
 
         into: a container like the message, with tensors at some of its places: these are filled, and are in the
         result; shape and dtype must agree. weights_only: refuse messages that hold pickles.
-        Raises TimeoutError when no message comes within `timeout` (the group's by default): the group goes on, and no
-        message is lost. Raises ValueError for a message that `into` or `weights_only` refuses, which is gone then.
+        Raises TimeoutError when no message comes within `timeout` (the group's by default; zero: only what is there):
+        the group goes on, and no message is lost. The rest of a large message has the group's timeout once it has
+        begun to come, and ends the group when that passes. Raises ValueError for a message that `into` or
+        `weights_only` refuses, which is gone then.
         """
         return self.recv_message_from(src, tag, timeout=timeout, into=into, weights_only=weights_only)[1]
 
@@ -67,14 +69,11 @@ class Messages(Operations):
         weights_only: bool = False,
     ) -> tuple[int, Any]:
         """recv_message() that returns (source rank, message)."""
-        peer = _ANY if src is None else self._checked(src, "src")
-        wanted = _checked_tag(tag), timeout or _NO_LIMIT, weights_only, into
-        return cast("tuple[int, Any]", _shim.receive_message(self._messenger(), peer, *wanted))
+        return self.receive_tagged(src, _checked_tag(tag), timeout, weights_only, into)
 
     def probe_message(self, src: int | None = None, tag: int = 0) -> tuple[int, int] | None:
         """(source rank, size in bytes) of the message that recv_message() would return now, or None. Does not wait."""
-        peer = _ANY if src is None else self._checked(src, "src")
-        return cast("tuple[int, int] | None", _shim.probe_message(self._messenger(), peer, _checked_tag(tag)))
+        return self.probe_tagged(src, _checked_tag(tag))
 
     def broadcast_message(
         self, message: Any = None, src: int = 0, *, timeout: timedelta | None = None, weights_only: bool = False
@@ -82,10 +81,9 @@ class Messages(Operations):
         """The message of rank `src`, on every rank (there, `message` itself). All ranks call it, in one order."""
         root = self._checked(src, "src")
         if self.rank() != root:
-            wanted = root, _BROADCAST_TAG, timeout or _NO_LIMIT, weights_only, None
-            return _shim.receive_message(self._messenger(), *wanted)[1]
+            return self.receive_tagged(root, _BROADCAST_TAG, timeout, weights_only, None)[1]
         others = [rank for rank in range(self.size()) if rank != root]
-        _shim.send_message(self._messenger(), message, others, _BROADCAST_TAG, timeout or _NO_LIMIT)
+        _shim.send_message(self._messenger(), message, others, _BROADCAST_TAG, _limit_of_send(timeout))
         return message
 
     def open_endpoint(self, name: str) -> Endpoint:
@@ -96,10 +94,35 @@ class Messages(Operations):
         """The endpoint that some rank has opened, or opens within `timeout`; else DistStoreError."""
         return Endpoint.found(self, name, timeout)
 
+    # With any tag, also one that callers may not use.
+
+    def send_tagged(self, message: Any, dst: int, tag: int, timeout: timedelta | None) -> None:
+        peer = self._checked(dst, "dst")
+        _shim.send_message(self._messenger(), message, [peer], tag, _limit_of_send(timeout))
+
+    def receive_tagged(
+        self, src: int | None, tag: int, timeout: timedelta | None, weights_only: bool, into: Any
+    ) -> tuple[int, Any]:
+        peer = _ANY if src is None else self._checked(src, "src")
+        limit = _GROUPS_LIMIT if timeout is None else max(timeout, _SHORTEST)
+        return cast("tuple[int, Any]", _shim.receive_message(self._messenger(), peer, tag, limit, weights_only, into))
+
+    def probe_tagged(self, src: int | None, tag: int) -> tuple[int, int] | None:
+        peer = _ANY if src is None else self._checked(src, "src")
+        return cast("tuple[int, int] | None", _shim.probe_message(self._messenger(), peer, tag))
+
     def _messenger(self) -> Any:
         if isinstance(self._backend, _shim.CustomBackend):
             return self._backend
         raise RuntimeError(f"customccl: messages need shared memory; group {self.group_desc} runs over gloo")
+
+
+def _limit_of_send(timeout: timedelta | None) -> timedelta:
+    if timeout is None:
+        return _GROUPS_LIMIT
+    if timeout <= timedelta(0):
+        raise ValueError(f"customccl: the timeout of a message is positive, not {timeout.total_seconds():g} s")
+    return max(timeout, _SHORTEST)
 
 
 def _checked_tag(tag: int) -> int:

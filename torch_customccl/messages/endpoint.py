@@ -8,42 +8,72 @@ from typing import Any
 
 import torch.distributed as dist
 
-_TAGS = 1 << 31  # endpoints use the tags from here on, which depend on the name
+_TAGS = 1 << 33  # endpoints use the tags from here on, which depend on the name; callers use those below 1 << 32
+_NUMBERS = 1 << 31
 
 
 class Endpoint:
-    """A name that one rank of the group has opened. Every rank may send to it; the owner receives.
+    """A name that one member of the group has opened. Every rank may send to it; the owner receives.
 
-    Messages to different names do not meet, even of one rank. Made by Group.open_endpoint() and Group.endpoint().
+    Messages to different names do not meet, even of one rank. An endpoint follows its owner when the group changes its
+    members; when the owner has left, another one may open the name. Made by Group.open_endpoint() and Group.endpoint().
     """
 
-    def __init__(self, group: Any, name: str, owner: int, tag: int) -> None:
+    def __init__(self, group: Any, name: str, member: str, tag: int) -> None:
         self._group = group
         self.name = name
-        self.owner = owner  # rank in the group
+        self._member = member  # the owner's name: ranks change
         self._tag = tag
+        self._reconfigurations = group.reconfigurations
+
+    @property
+    def owner(self) -> int:
+        """The owner's rank in the group. RuntimeError when it is no member any more."""
+        if self._reconfigurations != self._group.reconfigurations:
+            raise RuntimeError(
+                f"customccl: endpoint {self.name!r} was opened before reconfigure() of group "
+                f"{self._group.group_desc!r}, which names its members anew. Open it again"
+            )
+        try:
+            return int(self._group.members.index(self._member))
+        except ValueError:
+            raise RuntimeError(
+                f"customccl: endpoint {self.name!r} belongs to {self._member!r}, which has left group "
+                f"{self._group.group_desc!r}. Another member may open it"
+            ) from None
 
     @classmethod
     def opened(cls, group: Any, name: str) -> Endpoint:
-        store = _names(group)
-        tag = _TAGS + (zlib.crc32(name.encode()) & (_TAGS - 1))
-        while store.add(f"tag/{tag}", 1) > 1:  # another name, or this one again, has it
-            if store.check([f"name/{name}"]):
-                raise ValueError(f"customccl: endpoint {name!r} of group {group.group_desc} is open already")
-            tag = _TAGS + (tag + 1) % _TAGS
-        store.set(f"name/{name}", f"{group.rank()} {tag}")
-        return cls(group, name, group.rank(), tag)
+        group.check_open("open_endpoint()")
+        store, me = _names(group), group.members[group.rank()]
+        before = _entry(store, name)
+        if before and before[0] in group.members:
+            raise _taken(group, name)
+        tag = before[1] if before else _new_tag(store, name)
+        entry = f"{tag} {me}"
+        expected = f"{before[1]} {before[0]}" if before else ""
+        if bytes(store.compare_set(f"name/{name}", expected, entry)).decode() != entry:
+            raise _taken(group, name)  # another rank was faster
+        return cls(group, name, me, tag)
 
     @classmethod
     def found(cls, group: Any, name: str, timeout: timedelta | None) -> Endpoint:
         store = _names(group)
-        store.wait([f"name/{name}"], timeout or group.timeout)
-        owner, tag = (int(word) for word in store.get(f"name/{name}").split())
-        return cls(group, name, owner, tag)
+        limit = group.timeout if timeout is None else max(timeout, timedelta(milliseconds=1))
+        try:
+            store.wait([f"name/{name}"], limit)
+        except RuntimeError as error:  # a FileStore raises no DistStoreError
+            raise dist.DistStoreError(
+                f"customccl: no rank of group {group.group_desc!r} has opened endpoint {name!r} within "
+                f"{limit.total_seconds():g} s"
+            ) from error
+        entry = _entry(store, name)
+        assert entry is not None
+        return cls(group, name, *entry)
 
     def send(self, message: Any, *, timeout: timedelta | None = None) -> None:
         """Group.send_message() to the owner."""
-        self._group.send_message(message, self.owner, self._tag, timeout=timeout)
+        self._group.send_tagged(message, self.owner, self._tag, timeout)
 
     def recv(self, *, timeout: timedelta | None = None, into: Any = None, weights_only: bool = False) -> Any:
         """On the owner: the next message that any rank sent here, as Group.recv_message()."""
@@ -54,14 +84,13 @@ class Endpoint:
     ) -> tuple[int, Any]:
         """recv() that returns (source rank, message)."""
         self._check_owner()
-        options: dict[str, Any] = {"timeout": timeout, "into": into, "weights_only": weights_only}
-        source, message = self._group.recv_message_from(None, self._tag, **options)
+        source, message = self._group.receive_tagged(None, self._tag, timeout, weights_only, into)
         return source, message
 
     def probe(self) -> tuple[int, int] | None:
         """On the owner: (source rank, size in bytes) of the next message, or None."""
         self._check_owner()
-        found: tuple[int, int] | None = self._group.probe_message(None, self._tag)
+        found: tuple[int, int] | None = self._group.probe_tagged(None, self._tag)
         return found
 
     def _check_owner(self) -> None:
@@ -69,8 +98,27 @@ class Endpoint:
             raise ValueError(f"customccl: endpoint {self.name!r} belongs to rank {self.owner}, which alone receives")
 
     def __repr__(self) -> str:
-        return f"<Endpoint {self.name!r} of rank {self.owner}>"
+        return f"<Endpoint {self.name!r} of member {self._member!r}>"
 
 
 def _names(group: Any) -> dist.Store:
     return dist.PrefixStore("endpoints", group.own_store)
+
+
+def _entry(store: dist.Store, name: str) -> tuple[str, int] | None:
+    """The member that has opened `name`, and the tag of its messages; None if nobody has."""
+    if not store.check([f"name/{name}"]):
+        return None
+    tag, _, member = store.get(f"name/{name}").decode().partition(" ")
+    return member, int(tag)
+
+
+def _new_tag(store: dist.Store, name: str) -> int:
+    number = zlib.crc32(name.encode()) % _NUMBERS
+    while store.add(f"tag/{number}", 1) > 1:  # another name has it
+        number = (number + 1) % _NUMBERS
+    return _TAGS + number
+
+
+def _taken(group: Any, name: str) -> ValueError:
+    return ValueError(f"customccl: endpoint {name!r} of group {group.group_desc} is open already")

@@ -199,10 +199,10 @@ Status Members::diagnose(const std::vector<int>& awaited) const {
             block.notice.culprit};
   }
   for (const int member : awaited) {
-    if (arenas_[static_cast<std::size_t>(member)]->dead()) {
-      return {Code::kPeerDied, describe(member) + " died", global_rank(member)};
-    }
+    // In this order: who leaves and then ends is dead only after it has left.
+    const bool dead = arenas_[static_cast<std::size_t>(member)]->dead();
     if (left(member)) return {Code::kPeerLeft, describe(member) + " destroyed the group", global_rank(member)};
+    if (dead) return {Code::kPeerDied, describe(member) + " died", global_rank(member)};
   }
   return {};
 }
@@ -211,7 +211,6 @@ Status Members::diagnose_anybody() const {
   bool somebody = false;
   for (int member = 0; member < spec_.size; ++member) {
     if (member == spec_.rank) continue;
-    // In this order: who leaves and then ends is dead only after it has left.
     const bool dead = arenas_[static_cast<std::size_t>(member)]->dead();
     if (left(member)) continue;
     if (dead) return {Code::kPeerDied, describe(member) + " died", global_rank(member)};
