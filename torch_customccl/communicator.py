@@ -194,7 +194,12 @@ class Communicator:
             slot = slots.pop()  # of this thread alone until it is put back
         except (KeyError, IndexError):
             slots, slot = self._new_slot(key)
-        _write_call(slot[0], _SEND, send, recv, count)
+        try:
+            _write_call(slot[0], _SEND, send, recv, count)
+        except struct.error:
+            slots.append(slot)
+            what = OPS[key[0]].lower()
+            raise ValueError(f"{what}: count {count!r} or an address is no number from 0 to 2**64 - 1") from None
         code = self._run(self._handle, slot[1])
         slots.append(slot)
         if code:

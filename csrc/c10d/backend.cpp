@@ -173,13 +173,13 @@ void CustomBackend::registerCompletionHook(std::int64_t id, ::c10d::CompletionHo
 void CustomBackend::addEphemeralTimeout(const std::chrono::milliseconds& timeout) {
   TORCH_CHECK_VALUE(timeout.count() > 0, "customccl: a timeout can be extended by a positive time, not by ",
                     timeout.count(), " ms");
-  extensions_->add(timeout);
+  extensions_->add(to_limit(timeout));
   watched_.store(true, std::memory_order_release);
 }
 
 void CustomBackend::setTimeout(std::chrono::milliseconds timeout) {
   TORCH_CHECK_VALUE(timeout.count() > 0, "customccl: a timeout must be positive, not ", timeout.count(), " ms");
-  group_->set_timeout(timeout);
+  group_->set_timeout(to_limit(timeout));
   options_->timeout = timeout;
 }
 

@@ -45,7 +45,7 @@ CustomBackend::BackendPtr CustomBackend::split(const StorePtr& store, const std:
   spec.rank = -1;
   spec.size = static_cast<int>(ranks.size());
   spec.name = options && !options->group_name.empty() ? options->group_name : parent.name + "/split";
-  spec.timeout = options ? Nanos(options->timeout) : parent.timeout;
+  spec.timeout = options ? to_limit(options->timeout) : parent.timeout;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     TORCH_CHECK_VALUE(ranks[i] >= 0 && ranks[i] < getSize(), "customccl: split names rank ", ranks[i],
                       " of a group of ", getSize());
@@ -65,7 +65,7 @@ CustomBackend::BackendPtr CustomBackend::merge(const StorePtr& store, const Opti
   spec.rank = rank;
   spec.size = size;
   spec.name = options && !options->group_name.empty() ? options->group_name : group_->spec().name + "/merge";
-  spec.timeout = options ? Nanos(options->timeout) : group_->spec().timeout;
+  spec.timeout = options ? to_limit(options->timeout) : group_->spec().timeout;
   for (int member = 0; member < size; ++member) spec.global_ranks.push_back(member);
   return create(own_keys(store, rank), spec, options);
 }

@@ -195,7 +195,7 @@ void CustomBackend::monitoredBarrier(const ::c10d::BarrierOptions& options, bool
   if (group_->suspended() || group_->inherited()) throw_status(group_->refuse(Task(Call(), Nanos(0))));
   const bool stated = options.timeout != ::c10d::kUnsetTimeout;
   try {
-    monitored_barrier(*group_, stated ? Nanos(options.timeout) : group_->limit_of(Call()), wait_all_ranks);
+    monitored_barrier(*group_, stated ? to_limit(options.timeout) : group_->limit_of(Call()), wait_all_ranks);
   } catch (...) {
     abort_hooks_->run();
     throw;

@@ -38,7 +38,7 @@ CustomBackend::WorkPtr CustomBackend::reconfigure(const ::c10d::ReconfigureOptio
   GroupSpec spec;
   // With the uuid, so that messages tell the memberships apart, and so do the keys that shrink() makes of it.
   spec.name = options_->group_name + ", uuid " + std::to_string(options.uuid);
-  spec.timeout = limit;
+  spec.timeout = to_limit(limit);
   adopt(reconfiguration_->meet(options.uuid, by_rank(options), std::move(spec)));
   return c10::make_intrusive<DoneWork>();
 }

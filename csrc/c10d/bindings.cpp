@@ -35,7 +35,7 @@ c10::intrusive_ptr<::c10d::Backend> create_backend(const c10::intrusive_ptr<::c1
   TORCH_CHECK_VALUE(global_ranks.size() == static_cast<std::size_t>(size), "customccl: ", global_ranks.size(),
                     " global ranks were given for a group of ", size);
   TORCH_CHECK_VALUE(timeout.count() > 0, "customccl: a timeout must be positive, not ", timeout.count(), " ms");
-  const GroupSpec spec{name, rank, size, global_ranks, timeout};
+  const GroupSpec spec{name, rank, size, global_ranks, to_limit(timeout)};
   return options && options->deferred() ? CustomBackend::create_unconnected(store, spec, options)
                                         : CustomBackend::create(store, spec, options, background);
 }

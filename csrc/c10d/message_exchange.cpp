@@ -49,7 +49,7 @@ void send_message(CustomBackend& backend, const py::object& value, const std::ve
   for (const int peer : peers) {
     Call call = message_call(Op::kSend, peer, tag);
     call.inputs = parcel.views;
-    call.timeout = timeout;
+    call.timeout = to_limit(timeout);
     TORCH_CHECK_VALUE(peer != backend.getRank() || parcel.bytes >> 32 == 0,
                       "customccl: a message of a rank to itself is limited to 4 GiB, this one has ", parcel.bytes,
                       " bytes");
@@ -59,7 +59,7 @@ void send_message(CustomBackend& backend, const py::object& value, const std::ve
 
 std::shared_ptr<Message> await_message(CustomBackend& backend, int peer, std::int64_t tag, Millis timeout) {
   const Call call = message_call(Op::kRecv, peer, tag);
-  const Nanos limit = timeout.count() > 0 ? Nanos(timeout) : backend.group()->limit_of(call);
+  const Nanos limit = timeout.count() > 0 ? to_limit(timeout) : backend.group()->limit_of(call);
   std::shared_ptr<Message> message;
   Status status;
   {

@@ -11,6 +11,7 @@
 #include "base/extent.h"
 #include "c10d/compat.h"
 #include "c10d/types.h"
+#include "platform/clock.h"
 
 namespace customccl::torch_shim {
 
@@ -51,7 +52,7 @@ class PreparedCall {
     if (C10_UNLIKELY(call_.reduce_op == ReduceOp::kPremulSum)) take_factor(op);
   }
   void set_timeout(std::chrono::milliseconds timeout) {
-    if (C10_UNLIKELY(timeout.count() > 0)) call_.timeout = timeout;
+    if (C10_UNLIKELY(timeout.count() > 0)) call_.timeout = to_limit(timeout);
   }
 
   Call& call() { return call_; }

@@ -182,10 +182,10 @@ std::exception_ptr TaskWork::exception() const {
 
 bool TaskWork::wait(std::chrono::milliseconds timeout) {
   std::optional<Deadline> limit;  // for all of them
-  if (timeout.count() > 0) limit.emplace(timeout);
+  if (timeout.count() > 0) limit.emplace(to_limit(timeout));
   for (const auto& task : state_->tasks()) {
     if (group_->wait(*task, limit ? std::max(limit->left(), Nanos(1)) : Nanos(0))) continue;
-    C10_THROW_ERROR(DistBackendError, group_->still_waiting(*task, timeout));
+    C10_THROW_ERROR(DistBackendError, group_->still_waiting(*task, to_limit(timeout)));
   }
   state_->settle(true);
   Work::synchronize();  // takes this Work out of the registry of works that functional collectives wait for

@@ -33,7 +33,7 @@ GroupSpec spec_of(const Token& token, std::int32_t rank, std::int32_t size, cons
   for (std::int32_t i = 0; i < size; ++i) {
     spec.global_ranks.push_back(options.global_ranks != nullptr ? options.global_ranks[i] : i);
   }
-  if (options.timeout_ms > 0) spec.timeout = to_limit(options.timeout_ms);
+  if (options.timeout_ms > 0) spec.timeout = to_limit(std::chrono::milliseconds(options.timeout_ms));
   return spec;
 }
 

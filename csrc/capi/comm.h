@@ -11,12 +11,4 @@ struct customccl_comm {  // NOLINT(readability-identifier-naming): the name that
   std::shared_ptr<customccl::Communicator> group;
 };
 
-namespace customccl::capi {
-
-// INT64_MAX milliseconds mean "for ever"; a century is as good, and does not overflow when counted in nanoseconds.
-inline Nanos to_limit(std::int64_t milliseconds) {
-  constexpr std::int64_t kCentury = std::int64_t{100} * 365 * 24 * 3600 * 1000;
-  return std::chrono::milliseconds(std::min(milliseconds, kCentury));
-}
-
-}  // namespace customccl::capi
+namespace customccl::capi {}  // namespace customccl::capi

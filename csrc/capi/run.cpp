@@ -36,7 +36,7 @@ Status check(const customccl_call& given, std::size_t size, Call& call) {
   if (given.flags != 0) return refuse(op.op, "flags must be zero, not " + std::to_string(given.flags));
   if (given.timeout_ms < 0)
     return refuse(op.op, "timeout_ms is " + std::to_string(given.timeout_ms) + "; 0 means the default");
-  if (given.timeout_ms > 0) call.timeout = to_limit(given.timeout_ms);
+  if (given.timeout_ms > 0) call.timeout = to_limit(std::chrono::milliseconds(given.timeout_ms));
   if (op.reduces) {
     if (outside(given.reduce_op, kReduceOpNames.size())) {
       return refuse(op.op, "there is no reduce op number " + std::to_string(given.reduce_op));

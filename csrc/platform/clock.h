@@ -1,11 +1,18 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 
 namespace customccl {
 
 using Clock = std::chrono::steady_clock;
 using Nanos = std::chrono::nanoseconds;
+
+// Of what a caller gave. INT64_MAX milliseconds mean "for ever"; a century is as good, and does not overflow when counted in nanoseconds.
+inline Nanos to_limit(std::chrono::milliseconds given) {
+  constexpr std::chrono::milliseconds kCentury = std::chrono::hours(100 * 365 * 24);
+  return std::min(given, kCentury);
+}
 
 // A point in time that a wait must not pass. Remembers when it began and the limit, for error messages.
 class Deadline {

@@ -150,6 +150,8 @@ REFUSED = {
     ),
     "an unknown dtype": (lambda comm: comm.allreduce(0, 0, "float"), TypeError, "no dtype float"),
     "a null address": (lambda comm: comm.allreduce(0, 4, torch.float32), ValueError, "NULL"),
+    "a negative count": (lambda comm: comm.allreduce(8, -1, torch.float32), ValueError, "all_reduce: count -1 or an"),
+    "a count that is no number": (lambda comm: comm.broadcast(8, 1.5, torch.float32), ValueError, "count 1.5"),
     "a root outside": (lambda comm: comm.broadcast(torch.ones(2), root=2), ValueError, "root is 2"),
     "sizes that do not fit": (
         lambda comm: comm.allgather(torch.ones(3), torch.ones(2)),

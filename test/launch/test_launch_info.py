@@ -130,6 +130,21 @@ def test_what_makes_no_sense_is_said(environment, says):
     assert says in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"rank": True, "world_size": 2}, "rank is True"),
+        ({"rank": 0, "world_size": 1.5}, "world_size is 1.5 (explicit); it is an int"),
+        ({"rank": 0, "world_size": 1, "launch_id": 5}, "launch_id is 5 (explicit); it is a str"),
+        ({"rank": 0, "world_size": 1, "master_port": "80"}, "master_port is '80'"),
+    ],
+)
+def test_arguments_of_another_type_are_refused(given, says):
+    with pytest.raises(ValueError) as error:
+        LaunchInfo.detect({}, **given)
+    assert says in str(error.value)
+
+
 def test_explicit_arguments_beat_all():
     info = LaunchInfo.detect(OPENMPI | ENV, rank=3, world_size=9, launch_id="mine", master_port=1234)
     assert dataclasses.astuple(info) == ("mine", 3, None, 9, None, None, "127.0.0.1", 1234, 0, "explicit")

@@ -7,8 +7,9 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 from harness import worker
-from harness.rank import error_of
+from harness.rank import error_of, group_works, subgroup
 from harness.settings import BACKEND
+from torch._C._distributed_c10d import AllreduceOptions
 
 
 def start(rank, size, seconds):
@@ -54,6 +55,20 @@ def test_the_timeout_of_a_group_may_be_changed_by_torchs_function(ranks):
         return error_of_rank_0_alone(rank)
 
     assert "of 275 ms" in ranks(2, fresh=True, init=False).run(body)[0]
+
+
+def test_a_time_of_thousands_of_years_is_as_good_as_for_ever(ranks):
+    def body(rank, size):
+        ages = timedelta(days=10**6)
+        for case in ("a group", "an operation", "a wait"):
+            with subgroup(timeout=ages) if case == "a group" else subgroup() as group:
+                options = AllreduceOptions()
+                options.timeout = ages if case == "an operation" else timedelta(seconds=60)
+                work = group.allreduce([torch.ones(3)], options)
+                assert work.wait(ages) if case == "a wait" else work.wait()
+                group_works(group, case)
+
+    ranks(2).run(body)
 
 
 def test_an_extension_must_be_positive(ranks):

@@ -1,6 +1,7 @@
 """Who this process is among those that were started together."""
 
 import dataclasses
+import numbers
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -10,6 +11,7 @@ from torch_customccl.launch.sources import READERS, Facts, integer
 # Launchers of MPI programs set variables for the processes they start themselves, so two of them that disagree, or one
 # that disagrees with RANK and WORLD_SIZE, leave no way to know which is meant.
 _MPI = ("openmpi", "pmix", "mpich")
+_WORDS = ("launch_id", "master_addr", "source")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +41,8 @@ class LaunchInfo:
     source: str
 
     def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            self._check_type(field.name)
         _check_place("rank", self.rank, "world_size", self.world_size)
         if self.local_size is not None and not 1 <= self.local_size <= self.world_size:
             raise ValueError(f"local_size is {self.local_size} in a world of {self.world_size} ({self.source})")
@@ -50,6 +54,12 @@ class LaunchInfo:
                 raise ValueError(f"{name} is {value} ({self.source}); it counts from 0")
         if self.master_port is not None and not 1 <= self.master_port <= 65535:
             raise ValueError(f"master_port is {self.master_port} ({self.source}); a port is 1 to 65535")
+
+    def _check_type(self, name: str) -> None:
+        value = getattr(self, name)
+        wanted: Any = str if name in _WORDS else numbers.Integral
+        if value is not None and (not isinstance(value, wanted) or isinstance(value, bool)):
+            raise ValueError(f"{name} is {value!r} ({self.source}); it is {'a str' if wanted is str else 'an int'}")
 
     @classmethod
     def detect(
