@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 from harness.oracle import bits
 
-COUNTS = (1, 3, 12, 500, 40_000, 700_001)  # in the line of a flag, in one chunk, in many
+COUNTS = (1, 3, 12, 500, 40_000, 300_001)  # in the line of a flag, in one chunk, in many
 
 
 def filled(rank: int, count: int) -> torch.Tensor:

@@ -39,6 +39,8 @@ auto threads_here() {
 
 }  // namespace
 
+bool sanitized() { return kSlowness > 1; }
+
 int rounds(int normal) { return std::max(1, normal * number_from("CUSTOMCCL_TEST_ROUNDS", 1) / kSlowness); }
 bool chosen(std::size_t number) { return kSlowness == 1 || number % 5 == 0; }
 

@@ -20,6 +20,7 @@ namespace customccl::test {
 
 // `rounds` as a normal run does it, scaled by CUSTOMCCL_TEST_ROUNDS. Sanitizers make everything slow: fewer there, never none.
 int rounds(int normal);
+bool sanitized();
 // Whether the case of this number, of many similar ones, is run: all of them, but under sanitizers every fifth.
 bool chosen(std::size_t number);
 
