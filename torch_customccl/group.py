@@ -100,7 +100,7 @@ class Group(Messages):
         self._change: Change | None = None
         self._ranks = list(ranks or range(len(members)))
         self._open = True
-        self._reconfigurations = 0
+        self.reconfigurations = 0  # how often reconfigure() has given this group other members
         group_registry.register(self, name, self._ranks)
 
     @property
@@ -134,11 +134,6 @@ class Group(Messages):
         """RuntimeError if close() was called on this rank."""
         if not self._open:
             raise RuntimeError(f"customccl: {what} of group {self.group_desc!r}, which was closed on this rank")
-
-    @property
-    def reconfigurations(self) -> int:
-        """How often reconfigure() has given this group other members."""
-        return self._reconfigurations
 
     def subgroup(self, ranks: Sequence[int], name: str | None = None) -> Group | None:
         """A group of some ranks of this one, in the order given; None on ranks that are not among them.
@@ -192,7 +187,7 @@ class Group(Messages):
         names = group_change.check_members(members, self.group_desc)
         if timeout is not None and timeout <= timedelta(0):
             raise ValueError(f"customccl: the timeout of prepare() is positive, not {timeout.total_seconds():g} s")
-        if self._reconfigurations:
+        if self.reconfigurations:
             raise RuntimeError(
                 f"customccl: after reconfigure() of group {self.group_desc!r} only reconfigure() changes it"
             )
@@ -253,7 +248,7 @@ class Group(Messages):
         if self._change is not None:
             self._change.drop()
         self._change, self._epoch = None, self._epoch + 1
-        self._reconfigurations += 1
+        self.reconfigurations += 1
         self._ranks = list(range(self.size()))
         self._members, self._me = [str(rank) for rank in self._ranks], str(self.rank())
         group_registry.enter(self, self._ranks)

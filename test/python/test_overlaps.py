@@ -14,6 +14,12 @@ def filled(rank: int, count: int) -> torch.Tensor:
     return bits(rank, count, torch.int32).clone()
 
 
+def places(size: int) -> list[tuple[int, int]]:
+    """(elements of a block, where in a memory of `size` blocks one begins)"""
+    shifts = [(count, {0, 1, count // 2, count, (size - 1) * count}) for count in COUNTS]
+    return [(count, shift) for count, starts in shifts for shift in sorted(starts)]
+
+
 def check(value: torch.Tensor, wanted: torch.Tensor, case: str) -> None:
     assert torch.equal(value, wanted), case
 
@@ -21,12 +27,11 @@ def check(value: torch.Tensor, wanted: torch.Tensor, case: str) -> None:
 @pytest.mark.parametrize("size", [2, 3])
 def test_all_gather_from_any_part_of_its_output(ranks, size):
     def body(rank, size):
-        for count in COUNTS:
-            for shift in {0, 1, count // 2, count, (size - 1) * count}:
-                memory = filled(rank, size * count)
-                wanted = torch.cat([filled(each, size * count)[shift : shift + count] for each in range(size)])
-                dist.all_gather_into_tensor(memory, memory[shift : shift + count])
-                check(memory, wanted, f"{count} from {shift}")
+        for count, shift in places(size):
+            memory = filled(rank, size * count)
+            wanted = torch.cat([filled(each, size * count)[shift : shift + count] for each in range(size)])
+            dist.all_gather_into_tensor(memory, memory[shift : shift + count])
+            check(memory, wanted, f"{count} from {shift}")
 
     ranks(size).run(body)
 
@@ -34,14 +39,13 @@ def test_all_gather_from_any_part_of_its_output(ranks, size):
 @pytest.mark.parametrize("size", [2, 3])
 def test_reduce_scatter_into_any_part_of_its_input(ranks, size):
     def body(rank, size):
-        for count in COUNTS:
-            for shift in {0, 1, count // 2, count, (size - 1) * count}:
-                memory = filled(rank, size * count)
-                mine = slice(rank * count, (rank + 1) * count)
-                wanted, rest = filled(rank, size * count), memory[shift : shift + count]
-                wanted[shift : shift + count] = sum(filled(each, size * count)[mine] for each in range(size))
-                dist.reduce_scatter_tensor(rest, memory)
-                check(memory, wanted, f"{count} into {shift}")
+        for count, shift in places(size):
+            memory = filled(rank, size * count)
+            mine = slice(rank * count, (rank + 1) * count)
+            wanted, rest = filled(rank, size * count), memory[shift : shift + count]
+            wanted[shift : shift + count] = sum(filled(each, size * count)[mine] for each in range(size))
+            dist.reduce_scatter_tensor(rest, memory)
+            check(memory, wanted, f"{count} into {shift}")
 
     ranks(size).run(body)
 
