@@ -6,7 +6,6 @@
 namespace customccl {
 
 void Finished::deliver(Doorbell* bell) {
-  if (!any()) return;
   if (bell != nullptr) bell->ring(true);
   for (auto& task : std::exchange(tasks_, {})) deliver(std::move(task));
 }
