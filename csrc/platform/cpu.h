@@ -37,8 +37,8 @@ bool cores_on_mesh();
 bool strings_write_lines();
 
 // Whether a core that reads what another one has written has those lines for itself then, so that it writes them without asking for
-// them. So it is on Zen 4 (staging.h); not measured across a mesh, nor on Zen 5.
-inline bool readers_own_lines() { return !cores_on_mesh() && !strings_write_lines(); }
+// them. So it is on Zen 4 and Zen 5 (staging.h); not measured across a mesh.
+inline bool readers_own_lines() { return !cores_on_mesh(); }
 
 // Has the line of `address` come to be written.
 inline void fetch_to_write(const void* address) {

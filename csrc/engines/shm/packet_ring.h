@@ -146,6 +146,8 @@ class RingReader {
   [[gnu::hot]] bool front(PacketHeader& header, const std::byte*& payload);
   // Of that packet: where its payload lies, if not behind the frame (`payload` is nullptr then).
   std::uint16_t place() const { return extra_.place; }
+  // Has a small payload come, wherever it lies.
+  [[gnu::hot]] static void read_ahead(const std::byte* payload, std::size_t bytes);
   // Has the frame of the next packet come, which will be needed when that at the front has been read.
   void prefetch_next() const { __builtin_prefetch(ring_->data() + next_place()); }
   [[gnu::hot]] void pop();

@@ -89,8 +89,11 @@ bool ShmPacketPort::front(int from, PacketHeader& header, const std::byte*& payl
   if (const Shuttles::Place place = there.reader.place(); place != 0) {
     if (Shuttles::goes_on(place)) there.reader.prefetch_next();
     payload = there.shuttles.at(place, header.bytes);
-    if (payload == nullptr) there.reader.break_off();  // never trust a place from a peer
-    return payload != nullptr;
+    if (payload == nullptr) {
+      there.reader.break_off();  // never trust a place from a peer
+      return false;
+    }
+    RingReader::read_ahead(payload, header.bytes);
   }
   return true;
 }

@@ -55,7 +55,8 @@ enum class Traffic : std::uint8_t { kBothWays, kUneven, kFromOne, kToOne };
 // operation. Before a rank has seen where its peer's staging lies, in the first operation that stages, it takes non-temporal stores.
 // A peer that is slow to leave a group may still write: the memory lives until it has (host/limbo.h).
 // (all_reduce of 4 KiB 0.68 of the time, 64 KiB 0.87, all_gather and all_to_all of 4 to 128 KiB 0.9, all_reduce of 64 and 128 KiB between
-// far cores 0.82. From 16 MiB on 1.0 to 1.05, below 2 KiB 1.0 to 1.1, and where one rank has three times as much 2.0.)
+// far cores 0.82. From 16 MiB on 1.0 to 1.05, below 2 KiB 1.0 to 1.1, and where one rank has three times as much 2.0. On Zen 5, where strings
+// write what is more than a page: 4 to 16 KiB near 0.79 to 0.98, far 0.69 to 0.97, 32 to 512 KiB near 0.85 to 1.05, far 0.64 to 0.78.)
 class Staging {
  public:
   static constexpr std::size_t kSlots = 4;
