@@ -2,12 +2,13 @@
 
 import io
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from benchmarks import c_level, results
+from benchmarks import c_level, machine, results
 from benchmarks.c_libraries import Library, libraries
 from benchmarks.plan import OWN_CALLS, Cell, Plan
 from benchmarks.report import page
@@ -16,7 +17,8 @@ from benchmarks.sampling import Limits
 
 
 @pytest.mark.timeout(300)
-def test_a_small_run_writes_samples_that_a_page_is_made_of(tmp_path: Path) -> None:
+def test_a_small_run_writes_samples_that_a_page_is_made_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "handover", partial(machine.handover, sizes=(4096, 65536)))  # of large ones a minute
     plan = Plan(
         "quick",
         ranks=[2],
