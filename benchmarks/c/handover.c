@@ -94,8 +94,7 @@ static struct times hand_over(const struct way* way, const struct tensor* tensor
   return spent;
 }
 
-/* `best`: of the ways before. One that takes twice as long when it is warm needs no median. */
-static struct times measure(const struct way* way, const struct tensor* tensor, double seconds, struct times best) {
+static struct times measure(const struct way* way, const struct tensor* tensor, double seconds) {
   static int64_t in[kMost], out[kMost];
   const int64_t end = sync_now() + (int64_t)(seconds * 1e9);
   int count = 0;
@@ -106,8 +105,7 @@ static struct times measure(const struct way* way, const struct tensor* tensor, 
     const struct times spent = hand_over(way, tensor, &step);
     in[count] = spent.in;
     out[count] = spent.out;
-    const int hopeless = count == 1 && spent.in + spent.out > 2 * (best.in + best.out);
-    if (rank == 0) *sync_word(region, 0) = !hopeless && (sync_now() < end || count + 1 < kLeast);
+    if (rank == 0) *sync_word(region, 0) = sync_now() < end || count + 1 < kLeast;
     meet();
     more = (int)*sync_word(region, 0);
   }
@@ -121,11 +119,11 @@ static struct times fastest(const struct tensor* tensor, double seconds) {
     const size_t windows[] = {piece, kLargestWindow / 2, kLargestWindow};
     for (int i = 0; i < 3 * kKindCount; ++i) {
       const struct way way = {piece, windows[i / kKindCount], i % kKindCount, 0};
-      best = faster(best, measure(&way, tensor, seconds, best));
+      best = faster(best, measure(&way, tensor, seconds));
     }
     for (int kind = 0; kind < kPlainKinds; ++kind) {
       const struct way way = {piece, 2 * piece, kind, 1};
-      best = faster(best, measure(&way, tensor, seconds, best));
+      best = faster(best, measure(&way, tensor, seconds));
     }
   }
   return best;

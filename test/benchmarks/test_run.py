@@ -18,7 +18,7 @@ from benchmarks.sampling import Limits
 
 @pytest.mark.timeout(300)
 def test_a_small_run_writes_samples_that_a_page_is_made_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "handover", partial(machine.handover, sizes=(4096, 65536)))  # of large ones a minute
+    monkeypatch.setattr(machine, "handover", partial(machine.handover, sizes=(4096, 65536)))  # all sizes: 15 s
     plan = Plan(
         "quick",
         ranks=[2],

@@ -3,7 +3,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <thread>
 
 #include "host/host_arena.h"
@@ -45,8 +44,8 @@ Status work_until_it_fails(const Rank& rank, Communicator& group, std::uint64_t 
   }
 }
 
-[[noreturn]] void die_after(std::chrono::microseconds life) {
-  std::this_thread::sleep_for(life);
+[[noreturn]] void die_after(int yields) {
+  for (; yields > 0; --yields) std::this_thread::yield();
   ::kill(::getpid(), SIGKILL);
   for (;;) ::pause();
 }
@@ -54,12 +53,12 @@ Status work_until_it_fails(const Rank& rank, Communicator& group, std::uint64_t 
 TEST(DeathProcess, AtAnyMomentEndsEverySurvivorWithItsName) {
   Dice dice(17);
   for (int round = 0; round < rounds(12); ++round) {
-    const std::chrono::microseconds life(dice.below(round % 2 == 0 ? 200 : 20'000));
-    SCOPED_TRACE("microseconds before the kill: " + std::to_string(life.count()));
+    const int yields = dice.below(round % 2 == 0 ? 200 : 20'000);
+    SCOPED_TRACE("yields before the kill: " + std::to_string(yields));
     Processes ranks(3, [&](const Rank& rank) {
       const auto group = rank.join("g");
       std::thread killer;
-      if (rank.number() == kVictim) killer = std::thread(die_after, life);
+      if (rank.number() == kVictim) killer = std::thread(die_after, yields);
       const Status status = work_until_it_fails(rank, *group, 900 + static_cast<std::uint64_t>(round));
       expect_death_noticed(*group, status);
     });
@@ -73,7 +72,7 @@ TEST(DeathProcess, EndsWaitsForMessagesToo) {
   Processes ranks(3, [&](const Rank& rank) {
     const auto group = rank.join("g");
     rank.meet("joined");
-    if (rank.number() == kVictim) die_after(1ms);
+    if (rank.number() == kVictim) die_after(100);
     // Rank 0 waits for a message of the victim, rank 2 with a large one for its answer.
     const Letter letter(rank.number() == 0 ? Op::kRecv : Op::kSend, DType::kInt32, 1'000'000, Shape::kPlain, 1, kVictim,
                         0);
@@ -97,7 +96,7 @@ TEST(DeathProcess, OfTheSenderInTheMiddleOfALargeMessageIsAnErrorAtItsReceiver) 
         const auto task = std::make_shared<Task>(letter.call(), group->limit_of(letter.call()));
         group->post(task);
         for (int poll = 0; poll < polls; ++poll) group->poll(*task);
-        die_after(0us);
+        die_after(0);
       }
       expect_death_noticed(*group, group->run(letter.call()));
     });
@@ -133,7 +132,7 @@ TEST(DeathProcess, AfterTheLastOperationDoesNotSpoilIt) {
 TEST(DeathProcess, ANewGroupOfTheSurvivorsWorks) {
   Processes ranks(3, [&](const Rank& rank) {
     auto group = rank.join("g");
-    if (rank.number() == kVictim) die_after(0us);
+    if (rank.number() == kVictim) die_after(0);
     EXPECT_EQ(group->run(Call{}).code, Code::kPeerDied);
     group.reset();
     GroupSpec spec = rank.spec("survivors", 1min);
