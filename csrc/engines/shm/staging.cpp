@@ -14,11 +14,13 @@ Status Staging::make_own() {
 }
 
 // Measured against whole chunks, near and far cores.
-//   Zen 4        from 32 KiB on a quarter, 16 to 64 KiB, that moves on: broadcast of 32 KiB 0.55 and 0.85, 64 KiB 0.79 and 0.81, 256 KiB
-//                0.66 and 0.72, 512 KiB 0.70 and 0.72, gather of 1 MiB 0.74 and 0.84 (pieces at one place: 1.5 near). What is beyond a slot
-//                in 128 KiB, from one rank: broadcast of 16 MiB 0.66 and 0.99, 64 MiB 0.64 and 1.03, 2 and 4 MiB 0.9 to 1.0; gather 1.0, so
-//                not that. In 64 KiB instead of 128: near 1 to 8 MiB 0.93, and 0.58 in hours in which 128 KiB take 1.6 times as long, 16
-//                and 64 MiB 1.1; far 1.07 to 1.16. So that follows the kind of store
+//   Zen 4        from one rank, from 32 KiB on a quarter, 16 to 64 KiB, that moves on: broadcast of 32 KiB 0.55 and 0.85, 64 KiB 0.79 and
+//                0.81, 256 KiB 0.66 and 0.72, 512 KiB 0.70 and 0.72. What is beyond a slot in 128 KiB: broadcast of 16 MiB 0.66 and 0.99,
+//                64 MiB 0.64 and 1.03, 2 and 4 MiB 0.9 to 1.0. In 64 KiB instead of 128: near 1 to 8 MiB 0.93, and 0.58 in hours in which
+//                128 KiB take 1.6 times as long, 16 and 64 MiB 1.1; far 1.07 to 1.16. So that follows the kind of store
+//                to one rank, halves, that move on up to 64 KiB and else stay: gather of 1 MiB 0.74 and 0.84 in quarters that move on (1.5
+//                near where they stay), and of that time in halves 0.67 and 0.83; 128 KiB 0.90 and 1.0, 512 KiB 0.86 and 0.81. Broadcast in
+//                halves 1.02 to 1.17. What is beyond a slot 1.0 in any pieces
 //   across a mesh, Zen 5   from 256 KiB on 64 KiB, at one place: broadcast of 256 KiB 0.83 (mesh), of 512 KiB 0.7 and 0.75 (Zen 5), gather of
 //                1 MiB 0.76 and 0.85
 // The root of a scatter has most to do and waits for nobody: 1.2 near (Zen 4). Who shares a processor waits longer for its turn than a
@@ -32,7 +34,8 @@ std::size_t Staging::piece_bytes(std::size_t bytes, Traffic traffic, Store store
   }
   const std::size_t least = stay ? kPiece : kLeastPiece;
   if (bytes < (stay ? 4 : 2) * least) return whole_chunk(bytes);
-  return std::clamp(round_up(bytes / 4, kStep), least, kPiece);
+  const bool halves = traffic == Traffic::kToOne && !stay;
+  return std::clamp(round_up(bytes / (halves ? 2 : 4), kStep), least, halves ? kHalf : kPiece);
 }
 
 void Staging::give_pages() {

@@ -64,6 +64,7 @@ class Staging {
   static constexpr std::size_t kPiece = 64 << 10;
   static constexpr std::size_t kLeastPiece = 16 << 10;
   static constexpr std::size_t kLongPiece = 128 << 10;
+  static constexpr std::size_t kHalf = 256 << 10;
   static constexpr std::size_t kLongPiecesAbove = 8 << 20;
   static constexpr std::size_t kShortExchange = 1 << 10;
   static constexpr std::size_t kLongExchange = 8 << 20;
@@ -104,7 +105,8 @@ class Staging {
   // For chunks of so many bytes: of several chunks all at the start of their slots, but for pieces that move on and what is exchanged.
   Room room_for(std::size_t chunk, std::size_t chunks, Traffic traffic = Traffic::kBothWays) const {
     const bool exchanged = exchanges_ && traffic == Traffic::kBothWays && worth_exchanging(chunk, chunks);
-    const bool moves_on = in_pieces(traffic) && chunk <= kLongPiece && !pieces_stay();
+    const bool short_piece = chunk <= (traffic == Traffic::kToOne ? kPiece : kLongPiece);
+    const bool moves_on = in_pieces(traffic) && short_piece && !pieces_stay();
     return {chunks > 1 && !moves_on && !exchanged ? slot_bytes() : chunk, exchanged};
   }
   // Where an operation that uses such a room per turn stages at `turn`, by stores of a kind.
