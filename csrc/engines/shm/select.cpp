@@ -23,7 +23,7 @@ std::size_t one_shot_limit(const Context& context, DType dtype) {
   const std::size_t in_all = settings().one_shot_bytes * (context.members.enough_processors() ? 1 : 4);
   const std::size_t limit = std::min(in_all / static_cast<std::size_t>(context.size()), slot);
   // Two ranks read no more in one shot than in two: what counts is one wait less, and later the adding done twice.
-  return context.size() == 2 ? std::max(limit, slot / (adds_slowly(dtype) ? 16 : 4)) : limit;
+  return context.size() == 2 ? std::max(limit, slot / (adds_slowly(dtype) ? 16 : 2)) : limit;
 }
 
 [[gnu::noinline]] const Algorithm& select_staged_reduce(const Context& context, const Call& call, std::size_t bytes) {

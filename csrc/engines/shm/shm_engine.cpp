@@ -96,6 +96,7 @@ Status ShmEngine::stage(Operation& op, Line& line) {
   shown_.begin(*op.call, op.algorithm->shows, !far);
   op.store = staging_.takes_plain_stores() ? choose_store(op) : Store::kStreaming;
   if (Status status = staging_.ensure_own(); !status.ok()) return status;
+  staging_.begin(op.first_turn);
   if (op.measured) measure(op);
   run_phase(op);
   if (op.measured && !op.mutual) ask_readers(op);
@@ -176,6 +177,7 @@ Step ShmEngine::failed(Status&& why, Status& failure) {
 }
 
 void ShmEngine::end_staged(const Operation& op) {
+  staging_.end(op.phase);
   if (op.measured) learn_from(op);
   const bool staged = op.staged_bytes != 0 && !shown_.shows_input();
   if (!staged || op.store != Store::kPlain) return;

@@ -65,8 +65,9 @@ Status Staging::find_all() {
 }
 
 std::byte* Staging::exchanged_slot(int member, std::uint64_t turn, std::size_t bytes) {
-  const std::size_t index = kSlots + turn % 2;
-  const int owner = member ^ static_cast<int>(turn >> 1 & 1);
+  const std::uint64_t use = turn - unused_;
+  const std::size_t index = kSlots + use % 2;
+  const int owner = member ^ static_cast<int>(use >> 1 & 1);
   const Region& region = regions_[static_cast<std::size_t>(owner)];
   if (bytes > region.mapped[index]) [[unlikely]]
     map_more(owner, index, bytes);

@@ -43,15 +43,18 @@ enum class Traffic : std::uint8_t { kBothWays, kUneven, kFromOne, kToOne };
 // different slots.
 //
 // The cheapest line to write is one that this core has read last: it is its own by then. So two ranks that both stage as much in
-// each turn write, by plain stores, where they have just read: to one more place per parity of turns, behind the slots of both ranks.
+// each turn write, by plain stores, where they have just read: to one more place per parity, behind the slots of both ranks. What
+// counts are the turns of operations that stage, the uses: with those of barriers and of what fits into flag lines, a rank would write
+// where it has written before.
 //
-//   turn      rank 0 writes to      rank 1 writes to
-//   0, 1      its own staging       its own staging         turn mod 2 says to which of the two places
+//   use       rank 0 writes to      rank 1 writes to
+//   0, 1      its own staging       its own staging         use mod 2 says to which of the two places
 //   2, 3      that of rank 1        that of rank 0
 //
-// In one turn the ranks write to different staging, whoever writes there at all. And the place for turn t was last written, or read, for
-// turn t-2, by either rank: with that both have finished when they publish t-1, and a rank writes for t when it has seen that of the
-// other. Nothing else is ever written there, so it does not matter that one rank may take non-temporal stores, or have called another
+// Both ranks number the uses alike, as they do the turns: which operation stages, and in how many turns, is what they have to agree in.
+// In one use the ranks write to different staging, whoever writes there at all. And the place for use u, in turn t, was last written, or
+// read, for use u-2, so in turn t-2 or earlier, by either rank: with that both have finished when they publish t-1, and a rank
+// writes for t when it has seen that of the other. Nothing else is ever written there, so it does not matter that one rank may take non-temporal stores, or have called another
 // operation. Before a rank has seen where its peer's staging lies, in the first operation that stages, it takes non-temporal stores.
 // A peer that is slow to leave a group may still write: the memory lives until it has (host/limbo.h).
 // (all_reduce of 4 KiB 0.68 of the time, 64 KiB 0.87, all_gather and all_to_all of 4 to 128 KiB 0.9, all_reduce of 64 and 128 KiB between
@@ -84,6 +87,10 @@ class Staging {
   Status ensure_all() { return complete_ ? Status{} : find_all(); }
 
   bool complete() const { return complete_; }
+  // An operation that stages begins with this turn; it is over, and took so many.
+  void begin(std::uint64_t first_turn) { unused_ = first_turn - uses_; }
+  void end(std::uint64_t turns) { uses_ += turns; }
+
   // Whether it is known where this rank writes by plain stores.
   bool takes_plain_stores() const { return complete_ || !exchanges_; }
   // Whether any was mapped since this was last asked: such an operation's time says nothing about others.
@@ -168,6 +175,8 @@ class Staging {
 
   Members& members_;
   bool exchanges_;
+  std::uint64_t uses_ = 0;    // turns of operations that staged and are over
+  std::uint64_t unused_ = 0;  // other turns before those of the present one
   // Of each slot, and of the two places behind them, what is mapped already; it doubles, so that a group of few operations pays for few
   // pages and no operation pays for a page fault on each of its pages.
   struct Region {

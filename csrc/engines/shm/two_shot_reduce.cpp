@@ -23,6 +23,10 @@ std::size_t slice_elements(std::size_t chunk_count, const Context& context, std:
   return round_up(ceil_div(chunk_count, static_cast<std::size_t>(context.size())), kCacheLine / element);
 }
 
+// What is copied in of the only chunk and what is finished of it are staged in different turns. Two ranks, which write where they have
+// read, take the same place for both: else one would always write what it has written before (staging.h).
+bool folded(const Context& context, const Operation& op) { return op.chunks == 1 && context.size() == 2; }
+
 void plan(const Context& context, Operation& op) {
   const std::size_t element = size_of(op.call->dtype);
   const std::size_t count = op.call->inputs[0].count;
@@ -31,7 +35,8 @@ void plan(const Context& context, Operation& op) {
   op.chunk = even_chunk(count, slice * size, size * kCacheLine / element);
   op.chunks = ceil_div(count, op.chunk);
   op.last_phase = static_cast<std::uint32_t>(op.chunks + 1);
-  op.room = context.staging.room_for(op.chunk * element, op.chunks);
+  const std::size_t staged = folded(context, op) ? slice_elements(op.chunk, context, element) : op.chunk;
+  op.room = context.staging.room_for(staged * element, op.chunks);
   op.staged_bytes = count * element;
   op.mutual = op.call->op != Op::kReduce;
 }
@@ -48,6 +53,7 @@ Slice slice_of(const Context& context, const Operation& op, std::size_t index, i
   const std::size_t length = slice_elements(chunk.count, context, element);
   Range range = chunk_of(chunk.count, length, static_cast<std::size_t>(owner));
   range.first += chunk.first;
+  if (folded(context, op)) return {range, 0};
   return {range, static_cast<std::size_t>(owner) * slice_elements(op.chunk, context, element) * element};
 }
 

@@ -81,6 +81,43 @@ TEST(Staging, OfOneTurnAndOfTheNextOneHasNothingInCommonWithAnotherRanks) {
   }
 }
 
+// A turn in which both ranks stage as much, by plain stores.
+struct Exchange { std::array<const std::byte*, kRanks> places; };
+
+// Operations of one to three turns that stage, with other turns between them.
+std::vector<Exchange> exchange_in_operations(TwoStagings& stagings) {
+  std::vector<Exchange> uses;
+  const Room room = stagings[0].room_for(5000, 1, Traffic::kBothWays);
+  EXPECT_TRUE(room.exchanged);
+  std::uint64_t turn = 1;
+  for (int operation = 0; operation < 60; ++operation) {
+    turn += static_cast<std::uint64_t>(operation % 5 % 3);  // others' turns
+    const auto turns = static_cast<std::uint64_t>(1 + operation % 3);
+    for (int rank = 0; rank < kRanks; ++rank) stagings[rank].begin(turn);
+    for (const std::uint64_t end = turn + turns; turn < end; ++turn) {
+      uses.push_back(
+          {{stagings[0].own_slot(turn, room, Store::kPlain), stagings[1].own_slot(turn, room, Store::kPlain)}});
+    }
+    for (int rank = 0; rank < kRanks; ++rank) stagings[rank].end(turns);
+  }
+  return uses;
+}
+
+TEST(Staging, OfTwoRanksIsWrittenWhereThePeerWroteTwoUsesBefore) {
+  TwoStagings stagings;
+  if (!stagings[0].room_for(5000, 1, Traffic::kBothWays).exchanged) GTEST_SKIP() << "not on this processor";
+  const std::vector<Exchange> uses = exchange_in_operations(stagings);
+  for (std::size_t use = 2; use < uses.size(); ++use) {
+    const auto& [first, second] = uses[use].places;
+    EXPECT_EQ(first, uses[use - 2].places[1]) << "use " << use;
+    EXPECT_EQ(second, uses[use - 2].places[0]) << "use " << use;
+    for (const std::byte* before : uses[use - 1].places) {
+      EXPECT_NE(first, before) << "use " << use;
+      EXPECT_NE(second, before) << "use " << use;
+    }
+  }
+}
+
 TEST(Staging, IsReadWhereItWasWritten) {
   TwoStagings stagings;
   for (std::uint64_t turn = 1; turn < 20; ++turn) {
