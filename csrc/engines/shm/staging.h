@@ -107,7 +107,10 @@ class Staging {
   // it depend on the kind of store.
   std::size_t chunk_bytes(std::size_t bytes, Traffic traffic = Traffic::kBothWays,
                           Store store = Store::kStreaming) const {
-    return in_pieces(traffic) ? piece_bytes(bytes, traffic, store) : whole_chunk(bytes);
+    if (in_pieces(traffic)) return piece_bytes(bytes, traffic, store);
+    // A slot is more than two ranks exchange.
+    return exchanges_ && traffic == Traffic::kBothWays && bytes > exchange_bytes() ? exchange_bytes()
+                                                                                   : whole_chunk(bytes);
   }
   // For chunks of so many bytes: of several chunks all at the start of their slots, but for pieces that move on and what is exchanged.
   Room room_for(std::size_t chunk, std::size_t chunks, Traffic traffic = Traffic::kBothWays) const {

@@ -31,7 +31,11 @@ void plan(const Context& context, Operation& op) {
   const std::size_t element = size_of(op.call->dtype);
   const std::size_t count = op.call->inputs[0].count;
   const auto size = static_cast<std::size_t>(context.size());
-  const std::size_t slice = elements_within(context.staging.chunk_bytes(count * element) / size, element);
+  // Of an only chunk two ranks stage half per turn, so it may be longer than what they else exchange.
+  const std::size_t slot = context.staging.slot_bytes();
+  const bool one_chunk = size == 2 && count * element <= slot;
+  const std::size_t limit = one_chunk ? slot : context.staging.chunk_bytes(count * element);
+  const std::size_t slice = elements_within(limit / size, element);
   op.chunk = even_chunk(count, slice * size, size * kCacheLine / element);
   op.chunks = ceil_div(count, op.chunk);
   op.last_phase = static_cast<std::uint32_t>(op.chunks + 1);
