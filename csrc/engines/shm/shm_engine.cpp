@@ -25,10 +25,12 @@ constexpr std::size_t kFetched = 1024;
 //                     64 KiB 1.07x slower).
 //   Zen 5             what is not copied by strings: 4 KiB 0.77 to 0.92 of the time far, 0.85 to 0.97 near (all_reduce 1.06 far); where
 //                     strings follow, they gain nothing far and lose near (all_reduce of 16 KiB 1.2x).
-//   else              nothing (not measured)
+//   else (Zen 4)      64 B to 1 KiB 0.67 to 0.95 near, far 0.68 to 1.0, and what a rank only sends, up to 16 KiB: broadcast, gather, scatter
+//                     and reduce of 2 to 32 KiB 0.81 to 0.97, far 0.7 to 1.05 (scatter of 2 KiB 1.08; more than 16 KiB: nothing gained)
 std::size_t reclaimed(bool only_sends) {
   if (cores_on_mesh()) return (only_sends ? 64 : 16) << 10;
-  return strings_write_lines() ? kernels::kStringsAbove : 0;
+  if (strings_write_lines()) return kernels::kStringsAbove;
+  return (only_sends ? 16 : 1) << 10;
 }
 
 bool only_sends(const Call& call, int rank) {
