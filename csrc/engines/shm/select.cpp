@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "engines/shm/algorithm.h"
+#include "platform/cpu.h"
 #include "platform/settings.h"
 
 // Which algorithm carries out a call. Every rank must choose alike, so only what the fingerprint covers may be looked at.
@@ -22,8 +23,10 @@ std::size_t one_shot_limit(const Context& context, DType dtype) {
   // wait is one for their turn.
   const std::size_t in_all = settings().one_shot_bytes * (context.members.enough_processors() ? 1 : 4);
   const std::size_t limit = std::min(in_all / static_cast<std::size_t>(context.size()), slot);
-  // Two ranks read no more in one shot than in two: what counts is one wait less, and later the adding done twice.
-  return context.size() == 2 ? std::max(limit, slot / (adds_slowly(dtype) ? 16 : 2)) : limit;
+  if (context.size() != 2) return limit;
+  // Two ranks read no more in one shot than in two: what counts is one wait less, and later the adding done twice. It pays up to what
+  // they exchange (staging.h); where they do not, more than half of that was not measured.
+  return std::max(limit, slot / (adds_slowly(dtype) ? 16 : readers_own_lines() ? 2 : 4));
 }
 
 [[gnu::noinline]] const Algorithm& select_staged_reduce(const Context& context, const Call& call, std::size_t bytes) {

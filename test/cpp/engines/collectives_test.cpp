@@ -58,6 +58,8 @@ class Collectives : public testing::TestWithParam<int> {
             slot / 16 + 4,
             slot / 4,
             slot / 4 + 4,
+            slot / 2,
+            slot / 2 + 4,
             std::min(slot, std::size_t{384} << 10) / 2,
             std::min(slot, std::size_t{384} << 10) / 2 + 4,
             slot - 16,
