@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <array>
 #include <thread>
 
 #include "core/random_program.h"
@@ -62,6 +63,27 @@ TEST(Groups, StayRightWhereOneSideOnlyWrites) {
         ASSERT_TRUE(group->run(part.call()).ok()) << i << ": " << trial.describe();
         ASSERT_EQ(part.verify(), "") << i << ": " << trial.describe();
       }
+    }
+  });
+}
+
+// Two ranks write where they have read (staging.h): operations of one turn, of two and of many, between others that stage nothing.
+TEST(Groups, StayRightWhereTwoRanksExchangeTheirStaging) {
+  constexpr std::array kOps{Op::kAllReduce, Op::kAllReduce,     Op::kAllReduce, Op::kReduce,
+                            Op::kAllGather, Op::kReduceScatter, Op::kAllToAll,  Op::kBarrier};
+  constexpr std::array kTypes{DType::kFloat32, DType::kBFloat16, DType::kInt64};
+  constexpr std::array<std::size_t, 9> kBytes{8, 100, 3000, 40'000, 100'000, 200'000, 300'000, 500'000, 700'000};
+  run_threads(2, [&](const Rank& rank) {
+    const auto group = rank.join("g");
+    Dice dice(500);
+    for (int i = 0; i < rounds(400); ++i) {
+      const Op op = kOps[dice.below(kOps.size())];
+      const DType dtype = kTypes[dice.below(kTypes.size())];
+      const std::size_t count = kBytes[dice.below(kBytes.size())] / size_of(dtype) + dice.below(std::size_t{3});
+      const Trial trial = even_trial(op, 2, dtype, count);
+      const Part part(trial, rank.number());
+      ASSERT_TRUE(group->run(part.call()).ok()) << i << ": " << trial.describe();
+      ASSERT_EQ(part.verify(), "") << i << ": " << trial.describe();
     }
   });
 }
