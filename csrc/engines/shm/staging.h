@@ -53,9 +53,10 @@ enum class Traffic : std::uint8_t { kBothWays, kUneven, kFromOne, kToOne };
 //
 // Both ranks number the uses alike, as they do the turns: which operation stages, and in how many turns, is what they have to agree in.
 // In one use the ranks write to different staging, whoever writes there at all. And the place for use u, in turn t, was last written, or
-// read, for use u-2, so in turn t-2 or earlier, by either rank: with that both have finished when they publish t-1, and a rank
-// writes for t when it has seen that of the other. Nothing else is ever written there, so it does not matter that one rank may take non-temporal stores, or have called another
-// operation. Before a rank has seen where its peer's staging lies, in the first operation that stages, it takes non-temporal stores.
+// read, for use u-2, so in turn t-2 or earlier, by either rank: with that both have finished when they publish t-1, and a rank writes
+// for t when it has seen that of the other. Nothing else is ever written there, so it does not matter that one rank may take non-temporal
+// stores, or have called another operation. Before a rank has seen where its peer's staging lies, in the first operation that stages,
+// it takes non-temporal stores.
 // A peer that is slow to leave a group may still write: the memory lives until it has (host/limbo.h).
 // (all_reduce of 4 KiB 0.68 of the time, 64 KiB 0.87, all_gather and all_to_all of 4 to 128 KiB 0.9, all_reduce of 64 and 128 KiB between
 // far cores 0.82. From 16 MiB on 1.0 to 1.05, below 2 KiB 1.0 to 1.1, and where one rank has three times as much 2.0. On Zen 5, where strings
@@ -86,11 +87,11 @@ class Staging {
   // After the first turn of an operation that uses staging: finds everybody's.
   Status ensure_all() { return complete_ ? Status{} : find_all(); }
 
-  bool complete() const { return complete_; }
   // An operation that stages begins with this turn; it is over, and took so many.
   void begin(std::uint64_t first_turn) { unused_ = first_turn - uses_; }
   void end(std::uint64_t turns) { uses_ += turns; }
 
+  bool complete() const { return complete_; }
   // Whether it is known where this rank writes by plain stores.
   bool takes_plain_stores() const { return complete_ || !exchanges_; }
   // Whether any was mapped since this was last asked: such an operation's time says nothing about others.
