@@ -40,6 +40,11 @@ METHOD = """\
   The rest: at the speed of concurrent memcpys measured before the run. It exceeds 100 % where caches help more than
   they help the copies."""
 
+OVER_MACHINES = """\
+One run each. Virtual processors move between near and far cores, and neighbours use the same memory, so rows close to
+their target change from run to run; what was measured, and why something is out of reach, stands in each machine's
+section. "?": the machine was too noisy for an answer."""
+
 UNDER_TARGETS = """\
 <sub>Out of reach: what no backend can spare, measured in the same run, takes longer than the target. A backend that
 only exchanges flags has every rank write one word to each other rank and wait for theirs; it checks, copies and
@@ -75,14 +80,15 @@ def write(all_results: Sequence[Results], path: Path) -> None:
     """The page and its plots (in the folder `plots` beside it). Targets are judged by full runs, and by the first."""
     plots = path.parent / "plots"
     lines = ["# Performance", "", "Made from raw samples by `python -m benchmarks report`; do not edit.", ""]
+    targets = [
+        list(aims.rows(results)) if number == 0 or results.preset == "full" else []
+        for number, results in enumerate(all_results)
+    ]
+    lines += _overview([(results, rows) for results, rows in zip(all_results, targets, strict=True) if rows])
     for number, results in enumerate(all_results):
         folder = plots / results.name
         figures = [headline.draw(results, folder if number else plots), details.draw(results, folder)]
-        lines += _section(
-            results,
-            [_images(drawn, path.parent) for drawn in figures],
-            with_targets=number == 0 or results.preset == "full",
-        )
+        lines += _section(results, [_images(drawn, path.parent) for drawn in figures], targets[number])
     lines += ["## Definitions", "", DEFINITIONS, "", "## Method", "", METHOD, "", "## Measure it yourself", "", RERUN]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join(lines) + "\n")
@@ -92,16 +98,29 @@ def _images(drawn: Iterable[tuple[str, Path]], beside: Path) -> list[str]:
     return [line for title, plot in drawn for line in (f"![{title}]({os.path.relpath(plot, beside)})", "")]
 
 
-def _section(results: Results, figures: Sequence[list[str]], *, with_targets: bool) -> Iterator[str]:
+def _title(results: Results) -> str:
     machine = results.values["machine"]
-    yield from [f"## {machine['processor']}, {machine['cores_usable']} cores, {machine['date'][:10]}", ""]
+    return f"{machine['processor']}, {machine['cores_usable']} cores, {machine['date'][:10]}"
+
+
+def _overview(judged: Sequence[tuple[Results, list[list[str]]]]) -> Iterator[str]:
+    """What was reached where, if there is more than one machine."""
+    if len(judged) < 2:
+        return
+    rows = [[*same[0][:2], *(row[-1] for row in same)] for same in zip(*(rows for _, rows in judged), strict=True)]
+    yield from ["## Targets, machine by machine", "", OVER_MACHINES, ""]
+    yield from [*words.table(["what", "target", *(_title(results) for results, _ in judged)], rows), ""]
+
+
+def _section(results: Results, figures: Sequence[list[str]], targets: list[list[str]]) -> Iterator[str]:
+    yield from [f"## {_title(results)}", ""]
     if results.busy:
         cores = f"{sum(results.values['cores_taken'].values()):.1f}"
         yield from [BUSY.format(cores=cores, all=results.cores), ""]
     yield from _facts(results.values)
     yield from ["", *figures[0]]
-    if with_targets:
-        yield from ["### Targets", "", *words.table(["what", "target", "measured", ""], list(aims.rows(results)))]
+    if targets:
+        yield from ["### Targets", "", *words.table(["what", "target", "measured", ""], targets)]
         yield from ["", UNDER_TARGETS, ""]
     yield from ["### Plots", "", *figures[1]]
     for table in tables(results):

@@ -196,6 +196,18 @@ def test_a_busy_machine_is_said_first_and_condemns_nothing(tmp_path: Path) -> No
     assert not any("**missed**" in row for row in aims.rows(busy))
 
 
+def test_several_machines_have_their_targets_side_by_side(written: Path, tmp_path: Path) -> None:
+    first, second = made_up(usual()), made_up(usual(), others=1.5)
+    second.values["machine"]["processor"], second.values["plan"]["preset"] = "Another", "full"
+    page.write([first, second], tmp_path / "performance.md")
+    overview = (tmp_path / "performance.md").read_text().split("## Targets, machine by machine")[1].split("\n## ")[0]
+    header, _, *lines = [line for line in overview.splitlines() if line.startswith("| ")]
+    assert "Another, 2 cores" in header
+    expected = zip(aims.rows(first), aims.rows(second), strict=True)
+    assert lines == [f"| {one[0]} | {one[1]} | {one[3]} | {other[3]} |" for one, other in expected]
+    assert "machine by machine" not in written.read_text()
+
+
 def test_results_survive_their_file(tmp_path: Path) -> None:
     path = made_up(usual()).save(tmp_path)
     assert results.load(path).values == made_up(usual()).values
