@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/extent.h"
 #include "engines/shm/fingerprint.h"
 #include "engines/shm/geometry.h"
 #include "kernels/strings.h"
@@ -25,7 +26,7 @@ constexpr std::size_t kFetched = 1024;
 //                     64 KiB 1.07x slower).
 //   Zen 5             what is not copied by strings: 4 KiB 0.77 to 0.92 of the time far, 0.85 to 0.97 near (all_reduce 1.06 far); where
 //                     strings follow, they gain nothing far and lose near (all_reduce of 16 KiB 1.2x).
-//   else (Zen 4)      64 B to 1 KiB 0.67 to 0.95 near, far 0.68 to 1.0, and what a rank only sends, up to 16 KiB: broadcast, gather, scatter
+//   else (Zen 4)      64 B to 1 KiB 0.67 to 1.0 near, far 0.7 to 1.15, and what a rank only sends, up to 16 KiB: broadcast, gather, scatter
 //                     and reduce of 2 to 32 KiB 0.81 to 0.97, far 0.7 to 1.05 (scatter of 2 KiB 1.08; more than 16 KiB: nothing gained)
 std::size_t reclaimed(bool only_sends) {
   if (cores_on_mesh()) return (only_sends ? 64 : 16) << 10;
@@ -43,12 +44,14 @@ bool only_sends(const Call& call, int rank) {
   }
 }
 
-bool in_place(const Call& call, std::size_t element) {
-  const auto is_output = [&](const View& input) {
+// Whether any input lies on an output, so that both together are less than they count.
+bool shares_memory(const Call& call, std::size_t element) {
+  const auto lies_on_output = [&](const View& input) {
+    const Extent extent = extent_of(input, element);
     return std::ranges::any_of(call.outputs,
-                               [&](const View& output) { return output.at(0, element) == input.at(0, element); });
+                               [&](const View& output) { return extent_of(output, element).meets(extent); });
   };
-  return std::ranges::any_of(call.inputs, is_output);
+  return std::ranges::any_of(call.inputs, lies_on_output);
 }
 
 // Tensors of all ranks that exceed the last-level cache will not be found there. What moves from one tensor to another is not from three
@@ -61,7 +64,7 @@ bool beyond_caches(const Call& call, int size) {
   if (exceeds_caches(bytes)) return true;
   const bool moves =
       !call.inputs.empty() && !call.outputs.empty() && !info(call.op).reduces && call.op != Op::kBroadcast;
-  return moves && exceeds_caches(bytes / 3 * 4) && !cores_on_mesh() && !in_place(call, element);
+  return moves && exceeds_caches(bytes / 3 * 4) && !cores_on_mesh() && !shares_memory(call, element);
 }
 
 }  // namespace
