@@ -3,6 +3,7 @@
 #include "c10d/backend.h"
 #include "c10d/errors.h"
 #include "host/host_arena.h"
+#include "host/limbo.h"
 #include "platform/process.h"
 
 // This process's shared memory: tensors in it, how much there is, and giving it back for a while.
@@ -21,8 +22,8 @@ at::Tensor CustomBackend::allocateTensor(long count, at::TensorOptions options) 
   check(HostArena::get(arena));
   Block block;
   check(arena->allocate(std::max<std::size_t>(bytes, 1), block));
-  const auto give_back = [arena, block, generation = fork_generation()](void*) {
-    if (generation == fork_generation()) arena->release(block);
+  const auto give_back = [block, generation = fork_generation()](void*) {
+    if (generation == fork_generation()) release_when_settled(block);
   };
   return at::from_blob(block.data, {count}, give_back, options);
 }

@@ -101,6 +101,7 @@ Status CollectiveLane::find_failure(Finished& finished) {
 }
 
 void CollectiveLane::drop_all(const Status& why, Finished& finished) {
+  if (head_started_) engine_.withdraw_tensors(head_->operation());
   while (head_ != nullptr) {
     Status status = group_.explain(*head_, why);
     fail(pop(), std::move(status), finished);

@@ -47,6 +47,8 @@ class Engine {
   // Where this group's messages go; nullptr in a group of one.
   virtual PacketPort* packet_port() { return nullptr; }
 
+  // Before the caller hears that `op`, which was started, will not end: from then on no peer changes its tensors.
+  virtual void withdraw_tensors(const Operation&) {}
   // Before the caller hears that an operation under way will not end, as the group is closed.
   virtual void abandon() {}
   // Tells every peer that this group is over, and why.

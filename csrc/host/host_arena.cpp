@@ -1,9 +1,14 @@
 #include "host/host_arena.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <atomic>
 #include <new>
+#include <utility>
 
 #include "host/keeper.h"
+#include "platform/log.h"
 #include "platform/once_per_process.h"
 #include "platform/settings.h"
 #include "platform/unix_socket.h"
@@ -66,6 +71,7 @@ Status HostArena::allocate_locked(std::size_t bytes, Block& out) {
                 std::to_string(bytes_) + " bytes, " + std::to_string(bytes) +
                 " more wanted). Destroy groups that are no longer used, or raise CUSTOMCCL_ARENA_BYTES."};
   }
+  const std::size_t end = *offset + bytes;
   bytes = RangeAllocator::rounded(bytes);
   if (Status status = reserve_pages(file_.fd, *offset, bytes); !status.ok()) {
     release_pages(file_.fd, *offset, bytes);
@@ -73,6 +79,7 @@ Status HostArena::allocate_locked(std::size_t bytes, Block& out) {
     return status;
   }
   in_use_ += bytes;
+  if (end != *offset + bytes) ends_.emplace(*offset + bytes - RangeAllocator::kPage, end);
   out = {*offset, bytes, base_ + *offset};
   return {};
 }
@@ -80,8 +87,56 @@ Status HostArena::allocate_locked(std::size_t bytes, Block& out) {
 void HostArena::release(const Block& block) {
   give_pages(block);
   const std::lock_guard lock(mutex_);
+  if (!share_withdrawn(block)) return;  // others shall not get it
   bare_.erase(block.offset);
+  ends_.erase(block.offset + block.bytes - RangeAllocator::kPage);
   ranges_.give(block.offset, block.bytes);
+}
+
+bool HostArena::share_withdrawn(const Block& block) {
+  Status status;
+  std::erase_if(withdrawn_, [&](const Withdrawn& part) {
+    if (!part.meets(block.offset, block.bytes)) return false;
+    if (status.ok()) status = share_pages(file_.fd, part.offset, base_ + part.offset, part.bytes);
+    return true;
+  });
+  if (!status.ok()) log(LogLevel::kWarning, status.message());
+  return status.ok();
+}
+
+bool HostArena::shares(const std::byte* data, std::size_t bytes) const {
+  const auto offset = reinterpret_cast<std::uintptr_t>(data) - reinterpret_cast<std::uintptr_t>(base_);
+  if (offset > bytes_ || bytes > bytes_ - offset) return false;
+  const std::lock_guard lock(mutex_);
+  return std::ranges::none_of(withdrawn_, [&](const Withdrawn& part) { return part.meets(offset, bytes); });
+}
+
+bool HostArena::fills_pages(const std::byte* data, std::size_t bytes) const {
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const std::size_t begin = offset_of(data);
+  const std::size_t end = begin + bytes;
+  if (begin % page != 0) return false;
+  if (end % page == 0) return true;
+  if (page != RangeAllocator::kPage) return false;
+  const std::lock_guard lock(mutex_);
+  const auto block = ends_.find(end / page * page);
+  return block != ends_.end() && block->second == end;
+}
+
+Status HostArena::withdraw(const std::byte* data, std::size_t bytes, std::function<bool()> unwritable) {
+  const std::size_t offset = offset_of(data);
+  bytes = RangeAllocator::rounded(bytes);
+  const std::lock_guard lock(mutex_);
+  if (Status status = make_private(base_ + offset, bytes); !status.ok()) return status;
+  withdrawn_.push_back({offset, bytes, std::move(unwritable)});
+  return {};
+}
+
+bool HostArena::settled(const Block& block) const {
+  const std::lock_guard lock(mutex_);
+  return std::ranges::all_of(withdrawn_, [&](const Withdrawn& part) {
+    return !part.meets(block.offset, block.bytes) || part.unwritable();
+  });
 }
 
 void HostArena::give_pages(const Block& block) {

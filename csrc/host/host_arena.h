@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <mutex>
 #include <set>
 #include <string>
@@ -35,6 +37,15 @@ class HostArena {
   Status allocate(std::size_t bytes, Block& out);
   void release(const Block& block);
 
+  // Whether peers see what lies there: it is memory of the arena, and was not withdrawn.
+  bool shares(const std::byte* data, std::size_t bytes) const;
+  // Whether it lies alone in its pages, from the first byte of the first one on.
+  bool fills_pages(const std::byte* data, std::size_t bytes) const;
+  // What fills its pages becomes memory of this process alone, with the same contents, until its block is released. Peers may still write
+  // to what was there; `unwritable` tells when none will. A block may be released, and so handed out again, when that is settled.
+  Status withdraw(const std::byte* data, std::size_t bytes, std::function<bool()> unwritable);
+  bool settled(const Block& block) const;
+
   // Gives the pages of a block back to the system while its place stays, and takes new ones, zeroed. In between nobody touches it.
   void give_pages(const Block& block);
   Status take_pages(const Block& block);
@@ -48,10 +59,6 @@ class HostArena {
 
   ArenaHeader& header() const { return *reinterpret_cast<ArenaHeader*>(base_); }
   std::byte* base() const { return base_; }
-  bool holds(const std::byte* data, std::size_t bytes) const {
-    const auto offset = reinterpret_cast<std::uintptr_t>(data) - reinterpret_cast<std::uintptr_t>(base_);
-    return offset <= bytes_ && bytes <= bytes_ - offset;
-  }
   std::size_t bytes() const { return bytes_; }
   const Fd& fd() const { return file_.fd; }
   const std::string& mechanism() const { return file_.mechanism; }
@@ -61,10 +68,19 @@ class HostArena {
   std::uint64_t network() const { return network_; }
 
  private:
+  struct Withdrawn {
+    std::size_t offset = 0;
+    std::size_t bytes = 0;
+    std::function<bool()> unwritable;
+    bool meets(std::size_t begin, std::size_t size) const { return begin < offset + bytes && offset < begin + size; }
+  };
+
   HostArena() : ranges_(0) {}
   ~HostArena() { unmap_memory(base_, bytes_); }  // only of one that could not be made
   Status create();
   Status allocate_locked(std::size_t bytes, Block& out);
+  std::size_t offset_of(const std::byte* data) const { return static_cast<std::size_t>(data - base_); }
+  bool share_withdrawn(const Block& block);
 
   MemoryFile file_;
   std::byte* base_ = nullptr;
@@ -74,7 +90,9 @@ class HostArena {
   mutable std::mutex mutex_;  // guards what follows
   RangeAllocator ranges_;
   std::size_t in_use_ = 0;
-  std::set<std::size_t> bare_;  // offsets of blocks without pages
+  std::set<std::size_t> bare_;                // offsets of blocks without pages
+  std::map<std::size_t, std::size_t> ends_;   // of blocks whose last page is not full, by the offset of that page
+  std::vector<Withdrawn> withdrawn_;
   std::vector<std::size_t> free_words_;
   std::vector<Block> free_boards_;
 };

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <string>
 
 #include "platform/byte_size.h"
@@ -84,6 +85,13 @@ Status set_size(const MemoryFile& file, std::size_t bytes) {
                       errno, "Lower CUSTOMCCL_ARENA_BYTES.");
 }
 
+Status keep_out_of_children(void* base, std::size_t bytes) {
+  if (::madvise(base, bytes, MADV_DONTFORK) != 0)
+    return system_error("Cannot keep shared memory out of forked children (MADV_DONTFORK)", errno);
+  ::madvise(base, bytes, MADV_DONTDUMP);  // a smaller core file is a kindness, not a need
+  return {};
+}
+
 }  // namespace
 
 Status create_memory_file(std::string_view label, std::size_t bytes, MemoryFile& out) {
@@ -112,14 +120,31 @@ Status map_memory_file(const Fd& fd, std::size_t bytes, std::byte*& out) {
     return system_error("Cannot map " + format_byte_size(bytes) + " bytes of shared memory", errno,
                         "Raise the address space limit (ulimit -v) or lower CUSTOMCCL_ARENA_BYTES.");
   }
-  if (::madvise(base, bytes, MADV_DONTFORK) != 0) {
-    const int error = errno;
+  if (Status status = keep_out_of_children(base, bytes); !status.ok()) {
     ::munmap(base, bytes);
-    return system_error("Cannot keep shared memory out of forked children (MADV_DONTFORK)", error);
+    return status;
   }
-  ::madvise(base, bytes, MADV_DONTDUMP);  // a smaller core file is a kindness, not a need
   out = static_cast<std::byte*>(base);
   return {};
+}
+
+Status make_private(std::byte* data, std::size_t bytes) {
+  void* fresh = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (fresh == MAP_FAILED) return system_error("Cannot get " + format_byte_size(bytes) + " of private memory", errno);
+  map_pages(static_cast<std::byte*>(fresh), bytes, Access::kWrite);
+  std::memcpy(fresh, data, bytes);
+  Status status = keep_out_of_children(fresh, bytes);
+  if (status.ok() && ::mremap(fresh, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, data) == MAP_FAILED)
+    status = system_error("Cannot put private memory in the place of shared memory", errno);
+  if (!status.ok()) ::munmap(fresh, bytes);
+  return status;
+}
+
+Status share_pages(const Fd& fd, std::size_t offset, std::byte* data, std::size_t bytes) {
+  constexpr int kFlags = MAP_SHARED | MAP_NORESERVE | MAP_FIXED;
+  if (::mmap(data, bytes, PROT_READ | PROT_WRITE, kFlags, fd.get(), static_cast<off_t>(offset)) == MAP_FAILED)
+    return system_error("Cannot map " + format_byte_size(bytes) + " of shared memory again", errno);
+  return keep_out_of_children(data, bytes);
 }
 
 void unmap_memory(std::byte* base, std::size_t bytes) {

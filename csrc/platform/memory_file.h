@@ -25,6 +25,11 @@ Status create_memory_file(std::string_view label, std::size_t bytes, MemoryFile&
 Status map_memory_file(const Fd& fd, std::size_t bytes, std::byte*& out);
 void unmap_memory(std::byte* base, std::size_t bytes);
 
+// Puts private memory with the same contents in the place of some whole pages of a mapping of it: who has the file mapped elsewhere
+// sees and changes it no longer. share_pages puts the file's pages there again.
+Status make_private(std::byte* data, std::size_t bytes);
+Status share_pages(const Fd& fd, std::size_t offset, std::byte* data, std::size_t bytes);
+
 // Makes the pages of [offset, offset + bytes) exist (fallocate), so running out of memory is an error here and not a
 // signal later. release_pages gives them back (they read as zero afterwards).
 Status reserve_pages(const Fd& fd, std::size_t offset, std::size_t bytes);

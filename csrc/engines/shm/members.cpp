@@ -167,6 +167,7 @@ Status Members::learn(int member, const std::string& text, const Deadline& deadl
   pids_[index] = record.arena.pid;
   identity_ = (identity_ ^ record.presence) * 0x9e3779b97f4a7c15;  // in the order of ranks
   if (member != spec_.rank) {
+    peers_elsewhere_ = peers_elsewhere_ && arenas_[index]->at(0, 0) != arena_->base();
     peers_.push_back(blocks_[index]);
     peer_bells_.push_back(&arenas_[index]->bell());
   }
@@ -253,21 +254,32 @@ Members::~Members() {
   reinterpret_cast<ControlBlock*>(block_.data)->state.fetch_or(ControlBlock::kClosed, std::memory_order_acq_rel);
   for (Doorbell* bell : peer_bells_) bell->wake();
   presence_.close();
-  const Deadline patience(spec_.timeout);
   bury(std::move(owned_),
-       [readers = readers_, arenas = arenas_, rank = spec_.rank, patience, presence = presence_]() mutable {
-         for (std::size_t member = 0; member < readers.size(); ++member) {
-           if (static_cast<int>(member) == rank) continue;
-           if (readers[member].word == nullptr) {
-             // We gave up before we found it, but it may have found us, and must see why we are gone.
-             if (!patience.passed()) return false;
-             continue;
-           }
-           if (!arenas[member]->dead() && Presence::reads(readers[member].word, readers[member].number)) return false;
-         }
+       [peers = peers_now(), patience = Deadline(spec_.timeout), presence = presence_]() mutable {
+         if (!peers.gone(patience)) return false;
          presence.end();
          return true;
        });
+}
+
+// Whether every peer has closed the group or died.
+bool Members::Peers::gone(const Deadline& patience) const {
+  for (std::size_t member = 0; member < readers.size(); ++member) {
+    if (static_cast<int>(member) == rank) continue;
+    if (readers[member].word == nullptr) {
+      // We gave up before we found it, but it may have found us, and must see why we are gone.
+      if (!patience.passed()) return false;
+      continue;
+    }
+    if (!arenas[member]->dead() && Presence::reads(readers[member].word, readers[member].number)) return false;
+  }
+  return true;
+}
+
+Status Members::withdraw(const std::byte* data, std::size_t bytes) {
+  return arena_->withdraw(data, bytes, [peers = peers_now(), patience = Deadline(spec_.timeout)] {
+    return peers.gone(patience);
+  });
 }
 
 Status Members::allocate(std::size_t bytes, Block& out) {

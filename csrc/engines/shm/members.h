@@ -60,8 +60,14 @@ class Members {
     return arenas_[static_cast<std::size_t>(member)]->at(offset, bytes);
   }
 
-  // Whether a range is memory of this rank's arena, and where in it.
-  bool arena_holds(const std::byte* data, std::size_t bytes) const { return arena_->holds(data, bytes); }
+  // Whether a range is memory of this rank's arena that peers see, and where in it.
+  bool arena_shares(const std::byte* data, std::size_t bytes) const { return arena_->shares(data, bytes); }
+  // Whether peers may write there: what can be withdrawn from them, who have it mapped elsewhere.
+  bool may_be_written(const std::byte* data, std::size_t bytes) const {
+    return peers_elsewhere_ && arena_->fills_pages(data, bytes);
+  }
+  // What peers may have been writing to is this rank's alone from now on.
+  Status withdraw(const std::byte* data, std::size_t bytes);
   std::uint64_t arena_offset(const std::byte* data) const { return static_cast<std::uint64_t>(data - arena_->base()); }
 
   // The member's process, and whether every peer reads what lies in this rank's, as far as they have said so.
@@ -149,6 +155,7 @@ class Members {
   std::uint64_t generation_ = 0;
   std::size_t slot_bytes_ = 0;
   std::size_t ring_bytes_ = 0;
+  bool peers_elsewhere_ = true;  // in no peer's process this rank's
   bool processor_each_ = false;
   bool enough_processors_ = false;
   CpuSet cpus_;  // of all members together
@@ -158,6 +165,14 @@ class Members {
     const std::byte* word = nullptr;
     std::uint64_t number = 0;
   };
+  // They, and what they have mapped: known to who asks later whether any of them can still read or write this rank's memory.
+  struct Peers {
+    int rank = 0;
+    std::vector<Reader> readers;
+    std::vector<std::shared_ptr<PeerArena>> arenas;
+    bool gone(const Deadline& patience) const;
+  };
+  Peers peers_now() const { return {rank_, readers_, arenas_}; }
   std::vector<Reader> readers_;
   std::vector<std::shared_ptr<PeerArena>> arenas_;
   std::vector<std::int64_t> pids_;

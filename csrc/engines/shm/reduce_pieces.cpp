@@ -12,7 +12,7 @@ std::byte* destination(const Context& context, const Operation& op, const Reduct
                        std::size_t element) {
   if (piece.output != nullptr && piece.output->contiguous())
     return piece.output->at(piece.output_first + done, element);
-  if (piece.published != nullptr && stores_in_place(op)) return piece.published + done * element;
+  if (piece.other_count != 0 && stores_in_place(op)) return piece.others[0] + done * element;
   return context.scratch.output();
 }
 
@@ -32,9 +32,10 @@ void reduce_blocks(const Context& context, const Operation& op, const Reduction&
                             : piece.staged[member] + done * element;
     }
     std::byte* target = destination(context, op, piece, done, element);
-    std::byte* published = piece.published == nullptr ? nullptr : piece.published + done * element;
-    std::byte* twin = published == target ? nullptr : published;
-    reduce(target, {sources.data(), size}, count, call.dtype, call.reduce_op, {piece.origin, twin, op.store});
+    reduce(target, {sources.data(), size}, count, call.dtype, call.reduce_op, {piece.origin});
+    for (std::size_t i = 0; i < piece.other_count; ++i) {
+      copy(piece.others[i] + done * element, target, count * element, op.store);
+    }
     if (piece.output != nullptr && !piece.output->contiguous()) {
       unpack(*piece.output, piece.output_first + done, count, target, element, Store::kPlain);
     }

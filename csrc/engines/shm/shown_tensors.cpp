@@ -9,6 +9,7 @@
 #include "engines/scratch.h"
 #include "engines/shm/fingerprint.h"
 #include "platform/errno_text.h"
+#include "platform/log.h"
 #include "platform/settings.h"
 
 namespace customccl::shm {
@@ -23,6 +24,7 @@ struct Words {
 };
 static_assert(sizeof(Words) <= kInlineBytes);
 constexpr std::uint64_t kAddress = std::uint64_t{1} << 63;
+constexpr std::uint64_t kWritten = std::uint64_t{1} << 62;  // of an output: peers write there
 
 // From so many bytes per peer on they are read in its process (docs/measured-decisions.md).
 std::size_t read_from() { return settings().read_peers.value_or(384 << 10); }
@@ -62,6 +64,9 @@ bool input_stays(const Call& call, int rank, const Extent& input) {
   return true;
 }
 
+// How many elements an output that is shown has: this rank may have none of its own (reduce).
+std::size_t output_count(const Call& call) { return count_of(call.outputs.empty() ? call.inputs : call.outputs); }
+
 // Whether peers read this input of so many bytes in the process, if they may. A reader does all of the work then, so every rank has to
 // have something for every other one; of what all read, each copies what was staged once for all; and reductions gain nothing.
 bool read_in_process(Op op, std::size_t bytes, int size) {
@@ -77,9 +82,27 @@ std::optional<Staged> ShownTensors::place_of(std::span<const View> views, const 
   const auto bytes = static_cast<std::size_t>(run.end - run.begin);
   const bool read = in_caches_ && read_in_process(call.op, bytes, members_.size()) && members_.memory_is_read();
   if (!read && bytes < 2 * members_.slot_bytes()) return std::nullopt;  // staging in the caches is as fast
-  if (members_.arena_holds(run.begin, bytes)) return Staged{run.begin};
+  if (members_.arena_shares(run.begin, bytes)) return Staged{run.begin};
   if (!read || !can_be_read(run.begin, bytes)) return std::nullopt;
   return Staged{run.begin, Origin::kPeer, members_.rank()};
+}
+
+// Where peers may write into this rank's output: it does not share memory with inputs that they, or this rank, read later.
+std::byte* ShownTensors::writable(const Call& call) const {
+  const std::size_t element = size_of(call.dtype);
+  const View& output = call.outputs[0];
+  for (const View& input : call.inputs) {
+    const bool in_place = input.contiguous() && input.at(0, element) == output.at(0, element);
+    if (!in_place && extent_of(input, element).meets(extent_of(output, element))) return nullptr;
+  }
+  return members_.may_be_written(output.at(0, element), output.count * element) ? output.at(0, element) : nullptr;
+}
+
+void ShownTensors::withdraw(const Call& call) {
+  if (shows_ == Shows::kNothing || own().written == nullptr) return;
+  const std::size_t bytes = call.outputs[0].count * size_of(call.dtype);
+  if (Status status = members_.withdraw(own().written, bytes); !status.ok())
+    log(LogLevel::kWarning, "a peer may still write into the output of an operation that failed: " + status.message());
 }
 
 // The memory of devices is none that other processes can read.
@@ -98,6 +121,7 @@ void ShownTensors::look_at(const Call& call, Shows shows) {
   if (!scaled(call) && input_stays(call, members_.rank(), run_of(call.inputs, size_of(call.dtype))))
     own().input = place_of(call.inputs, call);
   if (shows == Shows::kInputsAndOutputs) own().output = place_of(call.outputs, call);
+  if (shows_output()) own().written = writable(call);
   any_ = shows_input() || shows_output();
 }
 
@@ -116,7 +140,7 @@ void ShownTensors::write_to(const Call& call, Line& line) const {
     return place->mapped() ? members_.arena_offset(place->data) + 1
                            : reinterpret_cast<std::uintptr_t>(place->data) | kAddress;
   };
-  const Words words{word(own().input), word(own().output)};
+  const Words words{word(own().input), word(own().output) | (own().written == nullptr ? 0 : kWritten)};
   std::memcpy(line.payload, &words, sizeof(words));
 }
 
@@ -138,8 +162,10 @@ Status ShownTensors::find(const Call& call, std::uint64_t first_turn) {
     Words words;
     std::memcpy(&words, members_.line(member, first_turn).payload, sizeof(words));
     Place& place = places_[static_cast<std::size_t>(member)];
+    const bool written = (words.output & kWritten) != 0;
     place = {place_told(member, words.input, input_count(call, member) * element),
-             place_told(member, words.output, count_of(call.outputs) * element)};
+             place_told(member, words.output & ~kWritten, output_count(call) * element), nullptr};
+    if (written && place.output) place.written = members_.address(member, (words.output & ~kWritten) - 1, 0);
     if ((words.input != 0) != place.input.has_value() || (words.output != 0) != place.output.has_value()) {
       return {Code::kSystem, members_.describe(member) + " shows no valid place of its tensor"};
     }

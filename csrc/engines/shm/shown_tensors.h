@@ -51,6 +51,8 @@ class ShownTensors {
   // Where the first element of the member's input (output) lies; nothing: it is staged. Of peers known from phase 1 on.
   const std::optional<Staged>& input(int member) const { return places_[static_cast<std::size_t>(member)].input; }
   const std::optional<Staged>& output(int member) const { return places_[static_cast<std::size_t>(member)].output; }
+  // Where the output of that member begins, into which every peer writes what it has reduced; nullptr: the member reads it there.
+  std::byte* written(int member) const { return places_[static_cast<std::size_t>(member)].written; }
   bool shows_input() const { return own().input.has_value(); }
   bool shows_output() const { return own().output.has_value(); }
   bool any() const { return any_; }
@@ -62,6 +64,9 @@ class ShownTensors {
   // When all have read everything. Not ok: a peer has gone on before, in spite of what it shows, and nothing read there can be trusted.
   Status still_shown() const;
 
+  // Before the caller hears that the operation will not end.
+  void withdraw(const Call& call);
+
   // Whether all ranks show their inputs. Then nothing has to fit into a slot, and chunks are so many bytes for each reader: large, as
   // each takes a turn, and not larger, as nobody looks for failures meanwhile.
   bool all() const { return all_; }
@@ -71,11 +76,13 @@ class ShownTensors {
   struct Place {
     std::optional<Staged> input;
     std::optional<Staged> output;
+    std::byte* written = nullptr;
   };
   void look_at(const Call& call, Shows shows);
   bool too_small(const Call& call) const;
   void write_to(const Call& call, Line& line) const;
   std::optional<Staged> place_of(std::span<const View> views, const Call& call) const;
+  std::byte* writable(const Call& call) const;
   std::optional<Staged> place_told(int member, std::uint64_t word, std::size_t bytes) const;
   bool can_be_read(const std::byte* begin, std::size_t bytes) const;
   std::size_t input_count(const Call& call, int member) const;

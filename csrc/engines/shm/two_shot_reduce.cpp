@@ -27,18 +27,24 @@ std::size_t slice_elements(std::size_t chunk_count, const Context& context, std:
 // read, take the same place for both: else one would always write what it has written before (staging.h).
 bool folded(const Context& context, const Operation& op) { return op.chunks == 1 && context.size() == 2; }
 
-void plan(const Context& context, Operation& op) {
+// Into chunks of at most so many bytes.
+void cut(const Context& context, Operation& op, std::size_t bytes) {
   const std::size_t element = size_of(op.call->dtype);
   const std::size_t count = op.call->inputs[0].count;
   const auto size = static_cast<std::size_t>(context.size());
-  // Of an only chunk two ranks stage half per turn, so it may be longer than what they else exchange.
-  const std::size_t slot = context.staging.slot_bytes();
-  const bool one_chunk = size == 2 && count * element <= slot;
-  const std::size_t limit = one_chunk ? slot : context.staging.chunk_bytes(count * element);
-  const std::size_t slice = elements_within(limit / size, element);
+  const std::size_t slice = elements_within(bytes / size, element);
   op.chunk = even_chunk(count, slice * size, size * kCacheLine / element);
   op.chunks = ceil_div(count, op.chunk);
   op.last_phase = static_cast<std::uint32_t>(op.chunks + 1);
+}
+
+void plan(const Context& context, Operation& op) {
+  const std::size_t element = size_of(op.call->dtype);
+  const std::size_t count = op.call->inputs[0].count;
+  // Of an only chunk two ranks stage half per turn, so it may be longer than what they else exchange.
+  const std::size_t slot = context.staging.slot_bytes();
+  const bool one_chunk = context.size() == 2 && count * element <= slot;
+  cut(context, op, one_chunk ? slot : context.staging.chunk_bytes(count * element));
   const std::size_t staged = folded(context, op) ? slice_elements(op.chunk, context, element) : op.chunk;
   op.room = context.staging.room_for(staged * element, op.chunks);
   op.staged_bytes = count * element;
@@ -59,6 +65,16 @@ Slice slice_of(const Context& context, const Operation& op, std::size_t index, i
   range.first += chunk.first;
   if (folded(context, op)) return {range, 0};
   return {range, static_cast<std::size_t>(owner) * slice_elements(op.chunk, context, element) * element};
+}
+
+// Whether all inputs are read where they lie, and all results written there, or read.
+bool nothing_staged(const Context& context, const Call& call) {
+  if (!context.shown.all()) return false;
+  if (call.op == Op::kReduce) return context.shown.output(call.root).has_value();
+  for (int member = 0; member < context.size(); ++member) {
+    if (!context.shown.output(member)) return false;
+  }
+  return true;
 }
 
 void copy_in(const Context& context, const Operation& op, std::size_t index, std::byte* slot) {
@@ -83,15 +99,23 @@ void reduce_own(const Context& context, const Operation& op, std::size_t index, 
   piece.own_first = slice.range.first;
   piece.output = op.call->outputs.empty() ? nullptr : &op.call->outputs[0];
   piece.output_first = slice.range.first;
-  const bool wanted_by_peers = op.call->op == Op::kAllReduce || context.rank() != op.call->root;
-  const bool staged = wanted_by_peers && !context.shown.shows_output();
-  piece.published = staged ? context.staging.own_slot(turn, op.room, op.store) + slice.place : nullptr;
+  bool read_by_peers = false;
+  for (int member = 0; member < context.size(); ++member) {
+    if (member == context.rank() || (op.call->op == Op::kReduce && member != op.call->root)) continue;
+    if (std::byte* output = context.shown.written(member); output != nullptr) {
+      piece.add_target(output + before);
+    } else {
+      read_by_peers = true;
+    }
+  }
+  if (read_by_peers && !context.shown.shows_output())
+    piece.add_target(context.staging.own_slot(turn, op.room, op.store) + slice.place);
   piece.count = slice.range.count;
   reduce_piece(context, op, piece);
 }
 
 void copy_out(const Context& context, const Operation& op, std::size_t index, std::uint64_t turn) {
-  if (op.call->outputs.empty()) return;
+  if (op.call->outputs.empty() || context.shown.written(context.rank()) != nullptr) return;
   const std::size_t element = size_of(op.call->dtype);
   // What was shown has been read by its owner and may lie in that processor's cache.
   const Store store = context.shown.shows_input() ? op.store : Store::kPlain;
@@ -107,6 +131,7 @@ void copy_out(const Context& context, const Operation& op, std::size_t index, st
 
 void run(const Context& context, Operation& op, std::uint32_t phase) {
   const std::uint64_t turn = op.first_turn + phase;
+  if (phase == 1 && nothing_staged(context, *op.call)) cut(context, op, ShownTensors::kChunk);
   if (phase < op.chunks) copy_in(context, op, phase, context.staging.own_slot(turn, op.room, op.store));
   if (phase >= 1 && phase <= op.chunks) reduce_own(context, op, phase - 1, turn);
   if (phase >= 2 && phase <= op.chunks + 1) copy_out(context, op, phase - 2, turn);
