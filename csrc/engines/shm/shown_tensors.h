@@ -79,6 +79,7 @@ class ShownTensors {
     std::byte* written = nullptr;
   };
   void look_at(const Call& call, Shows shows);
+  std::size_t least() const;
   bool too_small(const Call& call) const;
   void write_to(const Call& call, Line& line) const;
   std::optional<Staged> place_of(std::span<const View> views, const Call& call) const;

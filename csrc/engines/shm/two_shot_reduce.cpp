@@ -67,10 +67,10 @@ Slice slice_of(const Context& context, const Operation& op, std::size_t index, i
   return {range, static_cast<std::size_t>(owner) * slice_elements(op.chunk, context, element) * element};
 }
 
-// Whether all inputs are read where they lie, and all results written there, or read.
+// Whether all inputs are read where they lie, and all results are written where they are wanted, or read in the outputs.
 bool nothing_staged(const Context& context, const Call& call) {
   if (!context.shown.all()) return false;
-  if (call.op == Op::kReduce) return context.shown.output(call.root).has_value();
+  if (call.op == Op::kReduce) return context.shown.written(call.root) != nullptr;
   for (int member = 0; member < context.size(); ++member) {
     if (!context.shown.output(member)) return false;
   }

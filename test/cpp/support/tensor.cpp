@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "host/host_arena.h"
+#include "host/limbo.h"
 
 namespace customccl::test {
 
@@ -15,7 +16,7 @@ constexpr std::size_t kOdd = 5;  // elements before a tensor that begins inside 
 // The layout of `total` elements; nullptr: consecutive.
 std::unique_ptr<Layout> layout_for(Shape shape, std::size_t total) {
   const auto signed_total = static_cast<std::int64_t>(total);
-  if (total < 2 || shape == Shape::kPlain || shape == Shape::kOffset || shape == Shape::kShared) return nullptr;
+  if (total < 2 || is_consecutive(shape) || shape == Shape::kOffset) return nullptr;
   if (shape == Shape::kTransposed) {
     for (const std::int64_t columns : {7, 5, 4, 3, 2}) {
       const std::int64_t rows = signed_total / columns;
@@ -34,11 +35,11 @@ std::size_t extent(const Layout* layout, std::size_t total) {
 }
 
 std::shared_ptr<std::byte> memory_for(Shape shape, std::size_t bytes) {
-  if (shape != Shape::kShared) return {new std::byte[bytes], [](std::byte* data) { delete[] data; }};
+  if (shape != Shape::kShared && shape != Shape::kPages) return {new std::byte[bytes], [](std::byte* data) { delete[] data; }};
   HostArena* arena = nullptr;
   Block block;
   if (!HostArena::get(arena).ok() || !arena->allocate(bytes, block).ok()) throw std::bad_alloc();
-  return {block.data, [arena, block](std::byte*) { arena->release(block); }};
+  return {block.data, [block](std::byte*) { release_when_settled(block); }};
 }
 
 }  // namespace
@@ -47,12 +48,13 @@ Tensor::Tensor(DType dtype, std::size_t count, Shape shape) : element_(size_of(d
   const std::size_t before = shape == Shape::kOffset ? kOdd : 0;
   layout_ = layout_for(shape, count + before);
   const std::size_t bytes = extent(layout_.get(), count + before) * element_;
-  const std::size_t room = bytes + 2 * kGuard + 64;
+  const bool pages = shape == Shape::kPages;  // behind a page that guards; the rest of the last one does, too
+  const std::size_t room = bytes + (pages ? RangeAllocator::kPage : 2 * kGuard + 64);
   owner_ = memory_for(shape, room);
-  memory_ = {owner_.get(), room};
+  memory_ = {owner_.get(), pages ? RangeAllocator::rounded(room) : room};
   std::fill(memory_.begin(), memory_.end(), kPoison);
   const auto address = reinterpret_cast<std::uintptr_t>(memory_.data());
-  origin_ = kGuard + (64 - address % 64) % 64;
+  origin_ = pages ? RangeAllocator::kPage : kGuard + (64 - address % 64) % 64;
   view_ = {memory_.data() + origin_, layout_.get(), before, count};
 }
 

@@ -19,8 +19,13 @@ enum class Shape : std::uint8_t {
   kGaps,        // every third element of the memory
   kTransposed,  // columns first, where the count allows, with a gap after each
   kShared,      // consecutive, in the arena of this process
+  kPages,       // the same, alone in its pages, as the backend allocates tensors
 };
-inline constexpr int kShapes = 5;
+inline constexpr int kShapes = 6;
+// Of those, the ones without a layout whose first element lies on a cache line.
+constexpr bool is_consecutive(Shape shape) {
+  return shape == Shape::kPlain || shape == Shape::kShared || shape == Shape::kPages;
+}
 
 // `count` elements in a shape, in poisoned memory with guards around. Everything that is not an element (guards, gaps) must
 // keep its poison.

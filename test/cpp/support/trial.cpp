@@ -135,8 +135,7 @@ void Part::make_inputs() {
   if (trial_.op == Op::kBarrier || (root_only && rank_ != trial_.root)) return;
   const int blocks = has_block_per_peer(trial_.op) ? trial_.size : 1;
   const auto count_for = [&](int to) { return count_between(rank_, blocks == 1 ? rank_ : to); };
-  const bool consecutive = trial_.input_shape == Shape::kPlain || trial_.input_shape == Shape::kShared;
-  if (trial_.joined && blocks > 1 && consecutive) {
+  if (trial_.joined && blocks > 1 && is_consecutive(trial_.input_shape)) {
     std::size_t total = 0;
     for (int to = 0; to < blocks; ++to) total += count_for(to);
     whole_input_ = std::make_shared<Tensor>(trial_.dtype, total, trial_.input_shape);
