@@ -21,8 +21,11 @@ class Bound:
 
 
 def least(results: Results, line: Line, staged: bool = True) -> Bound | None:
-    """None where the run has measured none of it. staged=False: an all_reduce of tensors read where they lie."""
-    call, moving = _call(results, line), _moving(results, line, staged)
+    """None where the run has measured none of it. staged=False: of tensors in shared memory, whose moves nothing bounds.
+
+    An all_reduce that reads and writes them where they lie writes to lines that it has just read; no copy does.
+    """
+    call, moving = _call(results, line), _moving(results, line) if staged else None
     if call is None or moving is None:
         return call or moving
     return Bound(call.seconds + moving.seconds, f"{call.what} and {moving.what}")
@@ -39,26 +42,15 @@ def _call(results: Results, line: Line) -> Bound | None:
     return None
 
 
-def _moving(results: Results, line: Line, staged: bool) -> Bound | None:
-    """The data, between private memories; staged=False: between memories that all may read and one may write."""
+def _moving(results: Results, line: Line) -> Bound | None:
+    """The data, between private memories."""
     if line.operation not in OPERATIONS:
         return None
     copying = tables.copying_alone(results, line)
-    if not staged:
-        what = "memcpy of what a rank must read and write that writes no other rank's memory"
-        return None if copying is None else Bound(copying * _read_in_place(line.ranks), what)
     crossing = handed_over(results, line.operation, line.ranks, line.size)
     ways = ((copying, "memcpy"), (crossing, HANDING_OVER))
     known = [Bound(seconds, what) for seconds, what in ways if seconds is not None]
     return max(known, key=lambda bound: bound.seconds, default=None)
-
-
-def _read_in_place(ranks: int) -> float:
-    """Bytes through memory over those of a copy, of an all_reduce of S bytes from where the tensors lie.
-
-    A rank reads its slice of S / n in n tensors, writes it to its own, reads the other n - 1 and writes those.
-    """
-    return (ranks + 1 + 2 * (ranks - 1)) / (2 * ranks)
 
 
 def _given(operation: str, ranks: int) -> float:

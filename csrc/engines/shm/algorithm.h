@@ -28,7 +28,8 @@ struct Context {
 
 // A collective as a sequence of phases 0..last. Phase 0 runs at once; phase k > 0 runs when every rank has published turn
 // first_turn + k - 1; after each phase but the last, turn first_turn + k is published. In phase k a rank may read what peers
-// wrote in phase k-1, and only that; what it writes for them, it writes for turn first_turn + k.
+// wrote in phase k-1, and only that; what it writes for them, it writes for turn first_turn + k, or into outputs that they show, where
+// nobody else reads or writes in this phase.
 struct Algorithm {
   const char* name;
   // Sets chunk, chunks and last_phase; touches no shared memory.

@@ -7,8 +7,8 @@
 #include "base/call_record.h"
 #include "kernels/copy.h"
 
-// What one rank of one group shows to its peers. Lies in the rank's arena; only that rank writes it (of the staging that belongs to it,
-// a peer may write two places: staging.h).
+// What one rank of one group shows to its peers. Lies in the rank's arena; only that rank writes it. (Elsewhere in
+// the arena peers may write: two places of the staging, staging.h; outputs that the rank shows for that, shown_tensors.h.)
 //
 // Turns. Every collective is a number of turns, counted on over all collectives of the group. A rank publishes turn t when it
 // has (1) written everything that peers shall read in turn t and (2) finished reading everything that peers published at turns

@@ -12,14 +12,15 @@
 
 namespace customccl::shm {
 
-// Tensors that are not staged: the rank shows where they lie, and peers read them there. Those are
+// Tensors that are not staged: the rank shows where they lie, and peers read or write them there. Those are
 //
 //   tensors in the rank's arena (the backend allocated them), which every peer has mapped;
 //   large ones anywhere in the memory of the rank's process, of operations in which every rank has something for every other one,
 //   where every peer may read that memory (process_vm_readv(2)) and it is faster: one copy instead of two, but by the reader alone.
 //
 // In the payload of its first line a rank writes where its input and its output begin. Peers learn it in phase 1.
-// They may read the input in every phase from then on, the output where the algorithm says so. A rank writes over what it
+// They may read the input in every phase from then on, the output where the algorithm says so; or they write their results into it,
+// where it lies alone in its pages and no peer is in this process: this rank can take it away from them then. A rank writes over what it
 // has shown only as the algorithm's phases allow, and the caller may do so as soon as the operation has ended. So
 // an operation in which any rank shows anything takes one turn more, in which nothing is done: who has seen it published by
 // every rank knows that all have finished reading (rule 2 of control_block.h).
@@ -27,6 +28,10 @@ namespace customccl::shm {
 // An operation that fails, or is given up, may leave a peer reading what is being overwritten. Usually that peer cannot see the last turn.
 // Where it can, as only the wait for the others was given up, it sees that too: it looks when it has read all (still_shown), and
 // fails as well. A dead rank's arena stays as it was; of its process nothing comes that is not its own (PeerArena::read_memory).
+//
+// It may also leave a peer writing, or one that was stopped and goes on much later. So before the caller hears of it, an output that was
+// shown to be written becomes memory of this process alone, at the same address and with the same contents (HostArena::withdraw). What
+// peers still write goes to the pages that were there, which serve nothing else until every peer has closed the group or died.
 enum class Shows { kNothing, kInputs, kInputsAndOutputs };
 
 class ShownTensors {

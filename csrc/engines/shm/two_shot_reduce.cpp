@@ -12,6 +12,9 @@
 // Cost: chunks + 2 phases; each rank touches 3S + 2S(n-1)/n bytes of a tensor of S, staging stays in the caches.
 // Where a rank shows its tensor (shown_tensors.h) it copies nothing in, and the finished slice is read where it lies. In place,
 // a rank overwrites in phase k the slices that their owners have read in phase k-1, and its own, which it alone reads as input.
+// Where an output may be written (shown_tensors.h) every owner writes its slice there, too, and nobody copies it out. In place that
+// changes an input, but of that slice the owner alone reads what is shown, and what is staged was copied in phase k-1. Slices do not
+// overlap, so each element of an output has one writer; its rank reads it after the closing turn.
 // The same bits on every rank and for every chunk size: each element is summed in rank order by exactly one owner.
 // Two-shot reduce-scatter + all-gather is the textbook algorithm (Rabenseifner); the pipelining over one flag per rank is ours.
 
