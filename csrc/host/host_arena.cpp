@@ -105,10 +105,9 @@ bool HostArena::share_withdrawn(const Block& block) {
 }
 
 bool HostArena::shares(const std::byte* data, std::size_t bytes) const {
-  const auto offset = reinterpret_cast<std::uintptr_t>(data) - reinterpret_cast<std::uintptr_t>(base_);
-  if (offset > bytes_ || bytes > bytes_ - offset) return false;
+  if (!holds(data, bytes)) return false;
   const std::lock_guard lock(mutex_);
-  return std::ranges::none_of(withdrawn_, [&](const Withdrawn& part) { return part.meets(offset, bytes); });
+  return std::ranges::none_of(withdrawn_, [&](const Withdrawn& part) { return part.meets(offset_of(data), bytes); });
 }
 
 bool HostArena::fills_pages(const std::byte* data, std::size_t bytes) const {

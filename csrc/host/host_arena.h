@@ -37,6 +37,10 @@ class HostArena {
   Status allocate(std::size_t bytes, Block& out);
   void release(const Block& block);
 
+  bool holds(const std::byte* data, std::size_t bytes) const {
+    const auto offset = reinterpret_cast<std::uintptr_t>(data) - reinterpret_cast<std::uintptr_t>(base_);
+    return offset <= bytes_ && bytes <= bytes_ - offset;
+  }
   // Whether peers see what lies there: it is memory of the arena, and was not withdrawn.
   bool shares(const std::byte* data, std::size_t bytes) const;
   // Whether it lies alone in its pages, from the first byte of the first one on.

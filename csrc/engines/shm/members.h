@@ -60,7 +60,8 @@ class Members {
     return arenas_[static_cast<std::size_t>(member)]->at(offset, bytes);
   }
 
-  // Whether a range is memory of this rank's arena that peers see, and where in it.
+  // Whether a range is memory of this rank's arena; that peers see; and where in it.
+  bool arena_holds(const std::byte* data, std::size_t bytes) const { return arena_->holds(data, bytes); }
   bool arena_shares(const std::byte* data, std::size_t bytes) const { return arena_->shares(data, bytes); }
   // Whether peers may write there: what can be withdrawn from them, who have it mapped elsewhere.
   bool may_be_written(const std::byte* data, std::size_t bytes) const {

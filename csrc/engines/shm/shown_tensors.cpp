@@ -118,6 +118,7 @@ void ShownTensors::look_at(const Call& call, Shows shows) {
   if (any_) std::fill(places_.begin(), places_.end(), Place());  // else they are empty
   any_ = all_ = false;
   if (shows == Shows::kNothing || of_two(call) || too_small(call) || in_line(call, members_.rank())) return;
+  if (shows == Shows::kInputsAndOutputs && lie_elsewhere(call)) return;
   if (!scaled(call) && input_stays(call, members_.rank(), run_of(call.inputs, size_of(call.dtype))))
     own().input = place_of(call.inputs, call);
   if (shows == Shows::kInputsAndOutputs) own().output = place_of(call.outputs, call);
@@ -139,6 +140,12 @@ std::size_t ShownTensors::little() const { return std::min(members_.slot_bytes()
 bool ShownTensors::too_small(const Call& call) const {
   const std::size_t bytes = std::max(count_of(call.inputs), count_of(call.outputs)) * size_of(call.dtype);
   return bytes < std::min(least(), read_from());
+}
+
+// Whether neither tensor of a reduction is in the arena: as a rule.
+bool ShownTensors::lie_elsewhere(const Call& call) const {
+  const auto elsewhere = [this](const View& view) { return !members_.arena_holds(view.data, 0); };
+  return std::ranges::all_of(call.inputs, elsewhere) && std::ranges::all_of(call.outputs, elsewhere);
 }
 
 void ShownTensors::write_to(const Call& call, Line& line) const {

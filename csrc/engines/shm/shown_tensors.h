@@ -86,6 +86,7 @@ class ShownTensors {
   void look_at(const Call& call, Shows shows);
   std::size_t least() const;
   bool too_small(const Call& call) const;
+  bool lie_elsewhere(const Call& call) const;
   void write_to(const Call& call, Line& line) const;
   std::optional<Staged> place_of(std::span<const View> views, const Call& call) const;
   std::byte* writable(const Call& call) const;
