@@ -1,14 +1,16 @@
-"""Tensors that the backend allocated: peers read them where they lie, and only while their rank is in the operation."""
+"""Tensors that the backend allocated: peers read and write them where they lie, and only while their rank is in the operation."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 import torch.distributed as dist
+from harness import worker
 from harness.oracle import SUM, operand, reduced
-from harness.rank import error_of
+from harness.rank import error_of, init_group
 
-COUNTS = (300_001, 1_500_016)  # more than a slot of staging, and several
+COUNTS = (20_000, 300_001, 1_500_016)  # less than a slot of staging, more, and several
+PAGE = 1024  # elements of float32
 
 
 def shared(count: int) -> torch.Tensor:
@@ -62,12 +64,16 @@ def test_every_op_that_reads_them_is_right_while_ranks_overwrite_them_at_once(ra
 
 def test_a_part_of_one_and_one_with_a_factor_and_one_that_is_strided(ranks):
     def body(rank, size):
-        count = COUNTS[0]
+        count = COUNTS[1]
         whole = shared(2 * count + 3).fill_(rank)
         part = whole[3 : 3 + count]
         dist.all_reduce(part)
         assert bool((part == sum(range(size))).all()) and bool((whole[:3] == rank).all())
         assert bool((whole[3 + count :] == rank).all())
+        pages = shared(4 * PAGE + count).fill_(rank)
+        dist.all_reduce(pages[PAGE : PAGE + count // PAGE * PAGE])  # from page to page
+        assert bool((pages[PAGE : PAGE + count // PAGE * PAGE] == sum(range(size))).all())
+        assert bool((pages[:PAGE] == rank).all()) and bool((pages[PAGE + count // PAGE * PAGE :] == rank).all())
         dist.all_reduce(whole[::2], op=dist._make_nccl_premul_sum(0.5))
         factor = whole[1::2].clone()
         assert bool((whole[4 : 3 + count : 2] == 0.5 * size * sum(range(size))).all())
@@ -75,6 +81,32 @@ def test_a_part_of_one_and_one_with_a_factor_and_one_that_is_strided(ranks):
         assert torch.equal(whole[1::2], factor)
 
     ranks(2).run(body)
+
+
+def test_after_a_failure_they_are_as_they_were_and_serve_the_next_group(ranks):
+    def body(rank, size):
+        init_group(rank, size, worker.seat.store(), 0.5)
+        count = COUNTS[1]
+        tensor = shared(count).copy_(operand(rank, count, torch.float32, SUM, size))
+        late = dist.PrefixStore("late", worker.seat.store())
+        if rank == 1:
+            late.wait(["timed out"])
+        failure = error_of(dist.all_reduce, tensor)
+        if rank == 0:
+            late.set("timed out", "")
+            late.wait(["wrote"])
+            assert "0.5 s" in failure.text or "500 ms" in failure.text, failure
+            assert torch.equal(tensor, operand(rank, count, torch.float32, SUM, size))
+        late.set("wrote" if rank == 1 else "looked", "")
+        late.wait(["looked"])
+        dist.destroy_process_group()
+        init_group(rank, size, dist.PrefixStore("next", worker.seat.store()), 20)
+        for value in (tensor, shared(count)):
+            value.copy_(operand(rank, count, torch.float32, SUM, size))
+            dist.all_reduce(value)
+            assert torch.equal(value, reduced(range(size), count, torch.float32, SUM, size))
+
+    ranks(2, fresh=True, init=False).run(body)
 
 
 def test_more_elements_than_there_is_memory_are_refused(ranks):
