@@ -21,7 +21,7 @@ class Bound:
 
 
 def least(results: Results, line: Line, staged: bool = True) -> Bound | None:
-    """None where the run has measured none of it. staged=False: of tensors in shared memory, whose moves nothing bounds.
+    """None where the run has measured none of it. staged=False: tensors in shared memory, whose moves nothing bounds.
 
     An all_reduce that reads and writes them where they lie writes to lines that it has just read; no copy does.
     """

@@ -133,9 +133,8 @@ Status HostArena::withdraw(const std::byte* data, std::size_t bytes, std::functi
 
 bool HostArena::settled(const Block& block) const {
   const std::lock_guard lock(mutex_);
-  return std::ranges::all_of(withdrawn_, [&](const Withdrawn& part) {
-    return !part.meets(block.offset, block.bytes) || part.unwritable();
-  });
+  return std::ranges::all_of(
+      withdrawn_, [&](const Withdrawn& part) { return !part.meets(block.offset, block.bytes) || part.unwritable(); });
 }
 
 void HostArena::give_pages(const Block& block) {

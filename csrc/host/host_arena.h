@@ -94,8 +94,8 @@ class HostArena {
   mutable std::mutex mutex_;  // guards what follows
   RangeAllocator ranges_;
   std::size_t in_use_ = 0;
-  std::set<std::size_t> bare_;                // offsets of blocks without pages
-  std::map<std::size_t, std::size_t> ends_;   // of blocks whose last page is not full, by the offset of that page
+  std::set<std::size_t> bare_;               // offsets of blocks without pages
+  std::map<std::size_t, std::size_t> ends_;  // of blocks whose last page is not full, by the offset of that page
   std::vector<Withdrawn> withdrawn_;
   std::vector<std::size_t> free_words_;
   std::vector<Block> free_boards_;

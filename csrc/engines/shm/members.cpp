@@ -254,12 +254,11 @@ Members::~Members() {
   reinterpret_cast<ControlBlock*>(block_.data)->state.fetch_or(ControlBlock::kClosed, std::memory_order_acq_rel);
   for (Doorbell* bell : peer_bells_) bell->wake();
   presence_.close();
-  bury(std::move(owned_),
-       [peers = peers_now(), patience = Deadline(spec_.timeout), presence = presence_]() mutable {
-         if (!peers.gone(patience)) return false;
-         presence.end();
-         return true;
-       });
+  bury(std::move(owned_), [peers = peers_now(), patience = Deadline(spec_.timeout), presence = presence_]() mutable {
+    if (!peers.gone(patience)) return false;
+    presence.end();
+    return true;
+  });
 }
 
 // Whether every peer has closed the group or died.
@@ -277,9 +276,8 @@ bool Members::Peers::gone(const Deadline& patience) const {
 }
 
 Status Members::withdraw(const std::byte* data, std::size_t bytes) {
-  return arena_->withdraw(data, bytes, [peers = peers_now(), patience = Deadline(spec_.timeout)] {
-    return peers.gone(patience);
-  });
+  return arena_->withdraw(data, bytes,
+                          [peers = peers_now(), patience = Deadline(spec_.timeout)] { return peers.gone(patience); });
 }
 
 Status Members::allocate(std::size_t bytes, Block& out) {

@@ -108,7 +108,8 @@ void expect_no_late_write(std::size_t count, void (*give_up)(shm::ShmEngine&)) {
         rank.meet("given up");
         rank.meet("written");
         EXPECT_TRUE(all_are(driven.tensor(), kOwn));
-        EXPECT_FALSE(std::ranges::equal(in_the_file(driven.tensor()), before)) << "rank 1 wrote nothing: this shows nothing";
+        EXPECT_FALSE(std::ranges::equal(in_the_file(driven.tensor()), before))
+            << "rank 1 wrote nothing: this shows nothing";
         EXPECT_FALSE(arena().shares(driven.tensor().data(), 1));
         EXPECT_EQ(driven.part->call().outputs.size(), 1u);
         const std::byte* const place = driven.tensor().data();

@@ -35,7 +35,8 @@ std::size_t extent(const Layout* layout, std::size_t total) {
 }
 
 std::shared_ptr<std::byte> memory_for(Shape shape, std::size_t bytes) {
-  if (shape != Shape::kShared && shape != Shape::kPages) return {new std::byte[bytes], [](std::byte* data) { delete[] data; }};
+  if (shape != Shape::kShared && shape != Shape::kPages)
+    return {new std::byte[bytes], [](std::byte* data) { delete[] data; }};
   HostArena* arena = nullptr;
   Block block;
   if (!HostArena::get(arena).ok() || !arena->allocate(bytes, block).ok()) throw std::bad_alloc();
