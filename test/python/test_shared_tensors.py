@@ -1,4 +1,4 @@
-"""Tensors that the backend allocated: peers read and write them where they lie, while their rank is in the operation."""
+"""Tensors that the backend allocated: peers read and write them where they lie, while their rank is in an operation."""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ struct Reduction {
   std::size_t own_first = 0;
   const View* output = nullptr;  // nullptr: this rank wants no result
   std::size_t output_first = 0;
-  std::array<std::byte*, kMaxMembers>
-      others;  // where the result goes besides: staging, from which peers copy it, and outputs of theirs
+  // Where the result goes besides: staging, from which peers copy it, and outputs of theirs.
+  std::array<std::byte*, kMaxMembers> others;
   std::size_t other_count = 0;
   std::size_t count = 0;
 
