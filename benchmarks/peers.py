@@ -169,6 +169,13 @@ def _compiled(name: str, create: str, scope: Scope = EVERYTHING, *arguments: str
     return C10dPeer(name, _registered(name, create, *arguments), finished_on_return=True, scope=scope)
 
 
+def _ours(name: str = OURS, **more: Any) -> Peer:
+    from torch_customccl import _autoload
+
+    _autoload.register()  # torch itself does that where the package is installed; a tree on a lent machine is not
+    return C10dPeer(name, "customccl", finished_on_return=True, **more)
+
+
 def _in_c() -> Peer:
     from torch_customccl import library  # here: `compare` measures trees that had none
 
@@ -177,14 +184,12 @@ def _in_c() -> Peer:
 
 
 PEERS: dict[str, Callable[[], Peer]] = {
-    OURS: lambda: C10dPeer(OURS, "customccl", finished_on_return=True),
+    OURS: _ours,
     "gloo": lambda: C10dPeer("gloo", "gloo"),
     FLOOR: lambda: _compiled(FLOOR, "create"),
     EXCHANGE: lambda: _compiled(EXCHANGE, "create_exchange", Scope(_EXCHANGED, most_bytes=1 << 20)),
     OURS_IN_C: _in_c,
     COPY: CopyPeer,
     "deepspeed": DeepSpeedPeer,
-    OURS_SHARED: lambda: C10dPeer(
-        OURS_SHARED, "customccl", finished_on_return=True, shared=True, scope=Scope(style="direct")
-    ),
+    OURS_SHARED: partial(_ours, OURS_SHARED, shared=True, scope=Scope(style="direct")),
 }

@@ -15,6 +15,7 @@ struct Algorithm;
 struct Room {
   std::size_t bytes = 0;
   bool exchanged = false;  // two ranks write where they have read
+  bool apart = false;      // each peer reads a part of its own
 };
 }  // namespace shm
 

@@ -34,7 +34,7 @@ std::size_t longest_block(const Call& call) {
 [[gnu::hot]] void lay_out(const Context& context, Operation& op, std::size_t longest, Traffic traffic, Store store) {
   const std::size_t element = size_of(op.call->dtype);
   cut(op, longest, context.staging.chunk_bytes(longest * element, traffic, store));
-  op.room = context.staging.room_for(std::min(longest, op.chunk) * element, op.chunks, traffic);
+  op.room = context.staging.room_for(std::min(longest, op.chunk) * element, op.chunks, Readers::kAll, traffic);
 }
 
 // By the root's kind of store, which the others see by the flag of its first turn.

@@ -18,7 +18,8 @@ namespace {
   const Call& call = *op.call;
   op.last_phase = 1;
   const std::size_t bytes = count_of(call.inputs) * size_of(call.dtype);
-  op.room = context.staging.room_for(bytes, 1, call.op == Op::kReduce ? Traffic::kToOne : Traffic::kBothWays);
+  op.room =
+      context.staging.room_for(bytes, 1, Readers::kAll, call.op == Op::kReduce ? Traffic::kToOne : Traffic::kBothWays);
   if (!call.outputs.empty()) op.reads = bytes;
   const bool only_reads = call.op == Op::kReduce && context.rank() == call.root && ready(call, call.inputs[0]);
   op.staged_bytes = only_reads ? 0 : bytes;

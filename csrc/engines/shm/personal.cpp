@@ -37,7 +37,7 @@ namespace {
   const std::size_t longest = row.longest * element;
   const std::size_t chunks = longest <= limit ? 1 : ceil_div(longest, limit);
   const std::size_t share = std::min(limit, round_up(longest, kCacheLine));
-  return {share / element, chunks, context.staging.room_for(row.receivers * share, chunks, traffic)};
+  return {share / element, chunks, context.staging.room_for(row.receivers * share, chunks, Readers::kOneEach, traffic)};
 }
 
 void lay_out_one(const Context& context, const Operation& op, int sender, bool all_shown) {

@@ -5,8 +5,10 @@
 
 namespace customccl::shm {
 
-void ReaderTimes::ask(std::uint64_t turn, StorePolicy& policy, Store store, std::size_t bytes, Nanos own) {
+void ReaderTimes::ask(std::uint64_t turn, StorePolicy& policy, StorePolicy::Kind kind, Store store, std::size_t bytes,
+                      Nanos own) {
   policy_ = &policy;
+  kind_ = kind;
   turn_ = turn;
   store_ = store;
   bytes_ = bytes;
@@ -26,9 +28,9 @@ void ReaderTimes::look() {
   }
   StorePolicy& policy = *std::exchange(policy_, nullptr);
   if (lost || longest == kNothing) {
-    policy.forget(store_, bytes_, false);
+    policy.forget(store_, bytes_, kind_);
   } else {
-    policy.observe(store_, bytes_, false, own_ + Nanos(static_cast<Nanos::rep>(longest)));
+    policy.observe(store_, bytes_, kind_, own_ + Nanos(static_cast<Nanos::rep>(longest)));
   }
 }
 

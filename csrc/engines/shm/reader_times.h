@@ -24,7 +24,7 @@ class ReaderTimes {
 
   bool waits() const { return policy_ != nullptr; }
   // About what this rank has just written for `turn`, by a kind of store that `policy` chose; that took `own`.
-  void ask(std::uint64_t turn, StorePolicy& policy, Store store, std::size_t bytes, Nanos own);
+  void ask(std::uint64_t turn, StorePolicy& policy, StorePolicy::Kind kind, Store store, std::size_t bytes, Nanos own);
   // Tells the policy, if everybody has answered.
   void look();
 
@@ -41,6 +41,7 @@ class ReaderTimes {
   Members& members_;
   // What was asked.
   StorePolicy* policy_ = nullptr;
+  StorePolicy::Kind kind_{};
   std::uint64_t turn_ = 0;
   Store store_ = Store::kPlain;
   std::size_t bytes_ = 0;

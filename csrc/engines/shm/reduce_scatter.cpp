@@ -24,7 +24,7 @@ namespace {
   op.chunks = ceil_div(longest, op.chunk);
   op.last_phase = static_cast<std::uint32_t>(std::max<std::size_t>(op.chunks, 1));
   op.mutual = count_of(op.call->inputs) == (peers + 1) * longest;
-  op.room = context.staging.room_for(peers * op.chunk * element, op.chunks,
+  op.room = context.staging.room_for(peers * op.chunk * element, op.chunks, Readers::kOneEach,
                                      op.mutual ? Traffic::kBothWays : Traffic::kUneven);
 }
 

@@ -128,9 +128,9 @@ Status ShmEngine::stage(Operation& op, Line& line) {
 
 Store ShmEngine::choose_store(Operation& op) {
   if (!op.mutual && reader_times_.waits()) reader_times_.look();
-  const Store store = store_policy().choose(op.staged_bytes, op.mutual, op.measured);
+  const Store store = store_policy().choose(op.staged_bytes, kind_of(op), op.measured);
   if (op.measured && !op.mutual && reader_times_.waits()) {
-    store_policy().forget(store, op.staged_bytes, false);
+    store_policy().forget(store, op.staged_bytes, kind_of(op));
     op.measured = false;
   }
   return store;
@@ -144,9 +144,10 @@ void ShmEngine::measure(Operation& op) {
 
 void ShmEngine::ask_readers(Operation& op) {
   op.measured = false;
-  if (staging_.take_mapped()) return store_policy().forget(op.store, op.staged_bytes, false);
+  if (staging_.take_mapped()) return store_policy().forget(op.store, op.staged_bytes, kind_of(op));
   op.asks = true;
-  reader_times_.ask(op.first_turn, store_policy(), op.store, op.staged_bytes, stopwatch_.total(Clock::now()));
+  reader_times_.ask(op.first_turn, store_policy(), kind_of(op), op.store, op.staged_bytes,
+                    stopwatch_.total(Clock::now()));
 }
 
 Step ShmEngine::advance(Operation& op, Status& failure) {
@@ -212,8 +213,8 @@ void ShmEngine::learn_from(const Operation& op) {
   const bool mapped = staging_.take_mapped();
   if (op.tells) reader_times_.tell(op.first_turn, mapped ? std::nullopt : std::optional(took));
   if (!op.mutual) return;
-  if (mapped) return store_policy().forget(op.store, op.staged_bytes, true);
-  store_policy().observe(op.store, op.staged_bytes, true, took);
+  if (mapped) return store_policy().forget(op.store, op.staged_bytes, kind_of(op));
+  store_policy().observe(op.store, op.staged_bytes, kind_of(op), took);
 }
 
 void ShmEngine::fetch_staged(const Operation& op) {

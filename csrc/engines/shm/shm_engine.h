@@ -47,6 +47,7 @@ class ShmEngine final : public Engine {
   void end_staged(const Operation& op);
   // Of one that is over and was measured.
   void learn_from(const Operation& op);
+  static StorePolicy::Kind kind_of(const Operation& op) { return {op.call->op, op.mutual}; }
   StorePolicy& store_policy() { return shown_.shows_input() ? shown_store_policy_ : store_policy_; }
   // Phase 0 of what goes through staging, or is shown.
   [[gnu::hot]] Status stage(Operation& op, Line& line);

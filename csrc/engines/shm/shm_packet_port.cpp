@@ -15,6 +15,9 @@ namespace {
 // cores: nothing gained there.
 std::size_t window() { return cores_on_mesh() ? 64 << 10 : std::numeric_limits<std::size_t>::max(); }
 
+// Its receiver tells the sender when it has read.
+constexpr StorePolicy::Kind kMessages{Op::kSend, true};
+
 }  // namespace
 
 ShmPacketPort::ShmPacketPort(Members& members)
@@ -43,7 +46,7 @@ Status ShmPacketPort::open(int to) {
 Store ShmPacketPort::begin_data(int to, std::size_t bytes) {
   Channel& there = channel(to);
   bool measure = false;
-  there.store = there.policy.choose(bytes, true, measure);
+  there.store = there.policy.choose(bytes, kMessages, measure);
   if (measure) there.timing = {Clock::now(), bytes, 0, there.store, true};
   there.shuttles.board(there.store == Store::kPlain ? bytes : 0);
   return there.store;
@@ -63,7 +66,7 @@ void ShmPacketPort::send(int to, const PacketHeader& header, bool ends_data) {
 void ShmPacketPort::look_at_timing(Channel& channel) {
   Timing& timing = channel.timing;
   if (timing.end == 0 || channel.writer.consumed() < timing.end) return;
-  channel.policy.observe(timing.store, timing.bytes, true, channel.writer.read_at() - timing.begin);
+  channel.policy.observe(timing.store, timing.bytes, kMessages, channel.writer.read_at() - timing.begin);
   timing = Timing();
 }
 

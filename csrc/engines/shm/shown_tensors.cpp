@@ -26,8 +26,12 @@ static_assert(sizeof(Words) <= kInlineBytes);
 constexpr std::uint64_t kAddress = std::uint64_t{1} << 63;
 constexpr std::uint64_t kWritten = std::uint64_t{1} << 62;  // of an output: peers write there
 
-// From so many bytes per peer on they are read in its process (docs/measured-decisions.md).
-std::size_t read_from() { return settings().read_peers.value_or(384 << 10); }
+// From so many bytes per peer on they are read in its process (docs/measured-decisions.md): with what each reads for itself, the more
+// peers, the sooner; all_to_all of 768 KiB and more in all.
+std::size_t read_from(Op op, int size) {
+  const bool apart = op == Op::kAllToAll;
+  return settings().read_peers.value_or((768 << 10) / static_cast<std::size_t>(apart ? size : 2));
+}
 
 // Where the elements of all views lie one after the other, what they are; else empty.
 Extent run_of(std::span<const View> views, std::size_t element) {
@@ -72,7 +76,7 @@ std::size_t output_count(const Call& call) { return count_of(call.outputs.empty(
 bool read_in_process(Op op, std::size_t bytes, int size) {
   if (op != Op::kAllGather && op != Op::kAllToAll) return false;
   const int shares = op == Op::kAllToAll ? size : size - 1;
-  return bytes / static_cast<std::size_t>(shares) >= read_from();
+  return bytes / static_cast<std::size_t>(shares) >= read_from(op, size);
 }
 
 }  // namespace
@@ -134,12 +138,12 @@ std::size_t ShownTensors::least() const {
   return shows_ == Shows::kInputsAndOutputs ? std::min<std::size_t>(to_read, 32 << 10) : to_read;
 }
 
-std::size_t ShownTensors::little() const { return std::min(members_.slot_bytes(), read_from()) / 2; }
+std::size_t ShownTensors::little() const { return std::min(members_.slot_bytes(), read_from(Op::kAllToAll, 2)) / 2; }
 
 // Whether place_of() would find nothing, whatever lies where.
 bool ShownTensors::too_small(const Call& call) const {
   const std::size_t bytes = std::max(count_of(call.inputs), count_of(call.outputs)) * size_of(call.dtype);
-  return bytes < std::min(least(), read_from());
+  return bytes < std::min(least(), read_from(call.op, members_.size()));
 }
 
 // Whether neither tensor of a reduction is in the arena: as a rule.

@@ -19,6 +19,8 @@ namespace customccl::shm {
 // Who of the ranks stages and who reads: all do both, all as much or not; or one side only writes while the other only reads, so that
 // pieces have both work at once: from one rank to all, or from each to one.
 enum class Traffic : std::uint8_t { kBothWays, kUneven, kFromOne, kToOne };
+// Of what a rank stages: everybody reads all of it, or each peer a part of its own.
+enum class Readers : std::uint8_t { kAll, kOneEach };
 
 // Every rank's staging: kSlots slots in its own arena into which it copies what peers shall read. Slot of turn t: t mod kSlots;
 // at least two are needed (control_block.h). Made when a group first needs it.
@@ -34,6 +36,10 @@ enum class Traffic : std::uint8_t { kBothWays, kUneven, kFromOne, kToOne };
 // all_reduce of 16 KiB 1.4x, 32 KiB 1.1x. (With 8 KiB or less the places would be too few, and those of 256 KiB too: 24 us instead
 // of 14.) Non-temporal stores have to throw a line out of the reader's caches: what is written by them always moves on. The
 // flag of the turn says which it was, as ranks need not agree.
+//
+// What each peer reads a part of takes fewer places in large groups: with all of them a rank walks over more pages than its processor
+// keeps the addresses of. (16 ranks: reduce_scatter of 64 KiB 0.78 of the time, 256 KiB 0.85, all_to_all 0.73 and 0.87, all_reduce of 64 KiB
+// 0.93; huge pages, 0.96 to 1.0, do not do it. What all read wants many: all_gather of 256 KiB 1.7, 1 MiB 1.3.)
 //
 // Data that does not fit into one slot is better kept where it is: chunks of half a slot, always at its start, so that the staging of
 // all turns stays in the second-level cache beside the tensors that pass through (all_reduce of 4 MiB 1.4 to 1.6x, all_gather 1.7x
@@ -74,6 +80,7 @@ class Staging {
   static constexpr std::size_t kLongExchange = 8 << 20;
   static constexpr std::size_t kGapAbove = 8 << 10;
   static constexpr std::size_t kGapUpTo = 64 << 10;
+  static constexpr std::size_t kFewRanks = 4;  // groups of so many use all places: 0.97 to 1.05 of the time with fewer
   static constexpr std::size_t kFirstPlaces = 32;
   static constexpr std::uint64_t kTurnsPerPlace = 8;
 
@@ -114,11 +121,12 @@ class Staging {
                                                                                    : whole_chunk(bytes);
   }
   // For chunks of so many bytes: of several chunks all at the start of their slots, but for pieces that move on and what is exchanged.
-  Room room_for(std::size_t chunk, std::size_t chunks, Traffic traffic = Traffic::kBothWays) const {
+  Room room_for(std::size_t chunk, std::size_t chunks, Readers readers, Traffic traffic = Traffic::kBothWays) const {
     const bool exchanged = exchanges_ && traffic == Traffic::kBothWays && worth_exchanging(chunk, chunks);
     const bool short_piece = chunk <= (traffic == Traffic::kToOne ? kPiece : kLongPiece);
     const bool moves_on = in_pieces(traffic) && short_piece && !pieces_stay();
-    return {chunks > 1 && !moves_on && !exchanged ? slot_bytes() : chunk, exchanged};
+    const bool apart = readers == Readers::kOneEach && regions_.size() > kFewRanks;
+    return {chunks > 1 && !moves_on && !exchanged ? slot_bytes() : chunk, exchanged, apart};
   }
   // Where an operation that uses such a room per turn stages at `turn`, by stores of a kind.
   std::byte* own_slot(std::uint64_t turn, const Room& room, Store store) {
@@ -128,7 +136,7 @@ class Staging {
   void fetch_own_slot(std::uint64_t turn, const Room& room) const {
     if (room.exchanged) return;
     const Region& region = regions_[static_cast<std::size_t>(members_.rank())];
-    const auto [index, offset] = place_of(turn, room.bytes, Store::kPlain);
+    const auto [index, offset] = place_of(turn, room, Store::kPlain);
     const std::byte* begin = region.base + index * slot_bytes() + offset;
     for (const std::byte* line = begin; line < begin + room.bytes; line += kCacheLine) fetch_to_write(line);
   }
@@ -155,25 +163,27 @@ class Staging {
   }
   std::size_t region_bytes() const { return kSlots * slot_bytes() + (exchanges_ ? 2 * exchange_bytes() : 0); }
   struct Place { std::size_t slot, offset; };
-  Place place_of(std::uint64_t turn, std::size_t room, Store store) const {
-    const bool stays = room <= kStep && store == Store::kPlain;
+  Place place_of(std::uint64_t turn, const Room& room, Store store) const {
+    const bool stays = room.bytes <= kStep && store == Store::kPlain;
     return {turn % (stays ? 2 : kSlots), stays ? 0 : offset_of(turn, room)};
   }
   std::byte* slot(int member, std::uint64_t turn, const Room& room, Store store) {
     if (room.exchanged && store == Store::kPlain) [[unlikely]]
       return exchanged_slot(member, turn, room.bytes);
-    const auto [index, offset] = place_of(turn, room.bytes, store);
+    const auto [index, offset] = place_of(turn, room, store);
     Region& region = regions_[static_cast<std::size_t>(member)];
     if (offset + room.bytes > region.mapped[index]) map_more(member, index, offset + room.bytes);
     return region.base + index * slot_bytes() + offset;
   }
   [[gnu::hot, gnu::noinline]] std::byte* exchanged_slot(int member, std::uint64_t turn, std::size_t bytes);
-  std::size_t offset_of(std::uint64_t turn, std::size_t room) const {
-    const std::size_t gap = room > kGapAbove && room <= kGapUpTo ? kStep : 0;
-    const std::size_t step = round_up(std::max(room, std::size_t{1}), kStep) + gap;
+  std::size_t offset_of(std::uint64_t turn, const Room& room) const {
+    const std::size_t gap = room.bytes > kGapAbove && room.bytes <= kGapUpTo ? kStep : 0;
+    const std::size_t step = round_up(std::max(room.bytes, std::size_t{1}), kStep) + gap;
+    // All ranks' places together are no more than those of two ranks.
+    const std::size_t span = room.apart ? 2 * slot_bytes() / regions_.size() : slot_bytes();
     // A power of two, so that turns go through all places while their number stays.
     const std::size_t places =
-        std::min(slot_bytes() / step, std::bit_floor(std::max<std::size_t>(kFirstPlaces, turn / kTurnsPerPlace)));
+        std::min(span / step, std::bit_floor(std::max<std::size_t>(kFirstPlaces, turn / kTurnsPerPlace)));
     return places < 2 ? 0 : turn / kSlots % places * step;
   }
 

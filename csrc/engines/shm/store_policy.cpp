@@ -17,26 +17,33 @@ std::size_t StorePolicy::index_of(std::size_t bytes) {
   return std::min(static_cast<std::size_t>(std::bit_width(bytes / kSmall)), kClasses - 1);
 }
 
-const StorePolicy::Class* StorePolicy::nearest_known(std::size_t bytes, bool mutual) const {
+StorePolicy::Class& StorePolicy::class_of(std::size_t bytes, Kind kind) {
+  auto& classes = classes_[index_of(kind)];
+  if (classes == nullptr) [[unlikely]]
+    classes = std::make_unique<Classes>();
+  return (*classes)[index_of(bytes)];
+}
+
+const StorePolicy::Class* StorePolicy::nearest_known(std::size_t bytes, Kind kind) const {
   const std::size_t own = index_of(bytes);
   for (std::size_t distance = 0; distance < kClasses; ++distance) {
     for (const std::size_t index : {own - distance, own + distance}) {  // below zero: far beyond the last one
       if (index >= kClasses) continue;
-      for (const bool like : {mutual, !mutual}) {
-        if (const Class& known = classes_[like ? 0 : 1][index]; known.knows_both()) return &known;
-      }
+      const auto knows = [index](const auto& classes) { return classes != nullptr && (*classes)[index].knows_both(); };
+      if (const auto& same = classes_[index_of(kind)]; knows(same)) return &(*same)[index];
+      if (const auto other = std::ranges::find_if(classes_, knows); other != classes_.end()) return &(**other)[index];
     }
   }
   return nullptr;
 }
 
-Store StorePolicy::choose_between(std::size_t bytes, bool mutual, bool& measure) {
-  Class& known = class_of(bytes, mutual);
+Store StorePolicy::choose_between(std::size_t bytes, Kind kind, bool& measure) {
+  Class& known = class_of(bytes, kind);
   const std::uint32_t number = known.count++;
   const bool look_again = std::exchange(known.look_again, false);
   measure = bytes >= kLarge || number % kMeasure == 0 || known.doubted;
   if (number == 0) {
-    const Class* nearest = nearest_known(bytes, mutual);
+    const Class* nearest = nearest_known(bytes, kind);
     known.try_in_row(nearest != nullptr ? nearest->preferred() : Store::kPlain, bytes);
   } else if (known.row == 0 && !known.knows_both()) {
     known.try_in_row(other_than(known.tried), bytes);
@@ -49,20 +56,21 @@ Store StorePolicy::choose_between(std::size_t bytes, bool mutual, bool& measure)
   return known.tried;
 }
 
-void StorePolicy::forget(Store store, std::size_t bytes, bool mutual) {
-  Class& known = class_of(bytes, mutual);
+void StorePolicy::forget(Store store, std::size_t bytes, Kind kind) {
+  Class& known = class_of(bytes, kind);
   if (store == known.tried && (known.doubted || !known.knows_both())) ++known.row;
 }
 
-void StorePolicy::observe(Store store, std::size_t bytes, bool mutual, Nanos took) {
-  Class& known = class_of(bytes, mutual);
+void StorePolicy::observe(Store store, std::size_t bytes, Kind kind, Nanos took) {
+  Class& known = class_of(bytes, kind);
   const bool new_here = !known.knows_both();
   const Store before = known.preferred();
   learn(known, store, bytes, static_cast<double>(took.count()) / static_cast<double>(bytes));
   const Store now = known.preferred();
   if (new_here || now == before || known.cost_of(before) < kDecisive * known.cost_of(now)) return;
   for (auto& classes : classes_) {
-    for (Class& each : classes) each.look_again = each.knows_both() && each.preferred() != now;
+    if (classes == nullptr) continue;
+    for (Class& each : *classes) each.look_again = each.knows_both() && each.preferred() != now;
   }
 }
 

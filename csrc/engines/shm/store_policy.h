@@ -3,7 +3,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
+#include "base/op.h"
 #include "kernels/copy.h"
 #include "platform/clock.h"
 
@@ -31,24 +33,33 @@ namespace customccl::shm {
 // root that has put its data down is off before anybody pays for it. (Broadcast, near cores, the root alone and all, plain and
 // non-temporal: 64 KiB 3.8 and 5.9 us, 2.6 and 6.4 us; 256 KiB 6.6 and 12.7 us, 9.5 and 22.9 us.) So of others it is told the time of the
 // writer and its readers together (reader_times.h), and they learn apart.
+//
+// So does each operation: what all read (all_gather) and what each reads a part of can want different kinds, and their times compare
+// with nothing. (16 cores across a mesh, all_gather of 64 KiB by plain and non-temporal stores: 4 ranks 6.7 and 10.8 us, 16 ranks 12.3 and
+// 7.5. When all learned in one table, 4 ranks took 11 us where all_reduces had come before.)
 class StorePolicy {
  public:
   // Up to here plain, and nothing is measured: the reader takes it from our cache.
   static constexpr std::size_t kSmall = 1 << 10;
+  // What learns apart.
+  struct Kind {
+    Op op;
+    bool mutual;
+  };
   static constexpr Store other_than(Store store) { return store == Store::kPlain ? Store::kStreaming : Store::kPlain; }
 
   StorePolicy();
 
   // For an operation that stages `bytes`. `measure` tells the caller to report the time of this one.
-  Store choose(std::size_t bytes, bool mutual, bool& measure) {
+  Store choose(std::size_t bytes, Kind kind, bool& measure) {
     measure = false;
     if (bytes <= kSmall) return small_;
-    return fixed_ ? small_ : choose_between(bytes, mutual, measure);
+    return fixed_ ? small_ : choose_between(bytes, kind, measure);
   }
   // May come after the choice for a later operation.
-  void observe(Store store, std::size_t bytes, bool mutual, Nanos took);
+  void observe(Store store, std::size_t bytes, Kind kind, Nanos took);
   // Instead of it: something else took the time of the operation, or it was not taken. A trial that was to decide is repeated.
-  void forget(Store store, std::size_t bytes, bool mutual);
+  void forget(Store store, std::size_t bytes, Kind kind);
 
  private:
   static constexpr std::size_t kLarge = 256 << 10;  // from here on reading the clock costs nothing beside the operation
@@ -94,15 +105,17 @@ class StorePolicy {
   };
   static void learn(Class& known, Store store, std::size_t bytes, double cost);
   static std::size_t index_of(std::size_t bytes);
-  Class& class_of(std::size_t bytes, bool mutual) { return classes_[mutual ? 0 : 1][index_of(bytes)]; }
-  // The class nearest to `bytes` that knows both ways, or nullptr.
-  const Class* nearest_known(std::size_t bytes, bool mutual) const;
+  using Classes = std::array<Class, kClasses>;
+  static std::size_t index_of(Kind kind) { return 2 * static_cast<std::size_t>(kind.op) + (kind.mutual ? 0 : 1); }
+  Class& class_of(std::size_t bytes, Kind kind);
+  // The class nearest to `bytes` that knows both ways, of this kind rather than of another, or nullptr.
+  const Class* nearest_known(std::size_t bytes, Kind kind) const;
 
-  Store choose_between(std::size_t bytes, bool mutual, bool& measure);
+  Store choose_between(std::size_t bytes, Kind kind, bool& measure);
 
   bool fixed_ = false;
-  Store small_ = Store::kPlain;                         // up to kSmall, and for all where the kind is fixed
-  std::array<std::array<Class, kClasses>, 2> classes_;  // of operations that are mutual, and that are not
+  Store small_ = Store::kPlain;                                    // up to kSmall, and for all where the kind is fixed
+  std::array<std::unique_ptr<Classes>, 2 * kOps.size()> classes_;  // of kinds that have come
 };
 
 }  // namespace customccl::shm

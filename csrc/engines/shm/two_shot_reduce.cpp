@@ -49,7 +49,7 @@ void plan(const Context& context, Operation& op) {
   const bool one_chunk = context.size() == 2 && count * element <= slot;
   cut(context, op, one_chunk ? slot : context.staging.chunk_bytes(count * element));
   const std::size_t staged = folded(context, op) ? slice_elements(op.chunk, context, element) : op.chunk;
-  op.room = context.staging.room_for(staged * element, op.chunks);
+  op.room = context.staging.room_for(staged * element, op.chunks, Readers::kOneEach);
   op.staged_bytes = count * element;
   op.mutual = op.call->op != Op::kReduce;
 }

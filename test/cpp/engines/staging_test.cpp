@@ -1,7 +1,9 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <deque>
 #include <memory>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -13,16 +15,17 @@
 namespace customccl::test {
 namespace {
 
+using shm::Readers;
 using shm::Room;
 using shm::Staging;
 using shm::Traffic;
 
-constexpr int kRanks = 2;
-
-// Two ranks of this process: a place is the same address for both.
-class TwoStagings {
+// Ranks of this process: a place is the same address for all.
+template <int kRanks>
+class Stagings {
  public:
-  TwoStagings() {
+  Stagings() {
+    for (int rank = 0; rank < kRanks; ++rank) stagings_.emplace_back(members_[rank]);
     for (Staging& staging : stagings_) EXPECT_TRUE(staging.ensure_own().ok());
     for (Staging& staging : stagings_) EXPECT_TRUE(staging.ensure_all().ok());
   }
@@ -31,8 +34,11 @@ class TwoStagings {
 
  private:
   MembersOfOneProcess<kRanks> members_;
-  std::array<Staging, kRanks> stagings_{Staging(members_[0]), Staging(members_[1])};
+  std::deque<Staging> stagings_;
 };
+
+constexpr int kRanks = 2;
+using TwoStagings = Stagings<kRanks>;
 
 struct Written {
   const std::byte* begin;
@@ -47,10 +53,12 @@ std::vector<Written> places_of(Staging& staging, std::uint64_t turn) {
   for (const Traffic traffic : {Traffic::kBothWays, Traffic::kUneven, Traffic::kFromOne, Traffic::kToOne}) {
     for (const std::size_t bytes : {std::size_t{64}, slot / 100, slot / 4, slot / 2, slot, 3 * slot}) {
       const std::size_t chunk = std::min(bytes, staging.chunk_bytes(bytes, traffic));
-      const Room room = staging.room_for(chunk, shm::ceil_div(bytes, chunk), traffic);
-      for (const Store store : {Store::kPlain, Store::kStreaming}) {
-        const std::byte* begin = staging.own_slot(turn, room, store);
-        places.push_back({begin, begin + chunk});
+      for (const Readers readers : {Readers::kAll, Readers::kOneEach}) {
+        const Room room = staging.room_for(chunk, shm::ceil_div(bytes, chunk), readers, traffic);
+        for (const Store store : {Store::kPlain, Store::kStreaming}) {
+          const std::byte* begin = staging.own_slot(turn, room, store);
+          places.push_back({begin, begin + chunk});
+        }
       }
     }
   }
@@ -67,18 +75,41 @@ bool meet(const std::vector<Written>& some, const std::vector<Written>& others) 
 }
 
 // Whatever each rank does: what one writes in a turn, no other writes in it, and nobody in the next one, while it is read.
-TEST(Staging, OfOneTurnAndOfTheNextOneHasNothingInCommonWithAnotherRanks) {
-  TwoStagings stagings;
+template <int kMembers>
+void expect_nothing_in_common() {
+  Stagings<kMembers> stagings;
   for (std::uint64_t turn = 1; turn < 40; ++turn) {
     const auto first = places_of(stagings[0], turn);
-    const auto second = places_of(stagings[1], turn);
-    EXPECT_FALSE(meet(first, second)) << "turn " << turn;
-    for (int rank = 0; rank < kRanks; ++rank) {
+    const auto last = places_of(stagings[kMembers - 1], turn);
+    EXPECT_FALSE(meet(first, last)) << "turn " << turn;
+    for (int rank = 0; rank < kMembers; ++rank) {
       const auto next = places_of(stagings[rank], turn + 1);
       EXPECT_FALSE(meet(first, next)) << "turn " << turn << ", and the next one of rank " << rank;
-      EXPECT_FALSE(meet(second, next)) << "turn " << turn << ", and the next one of rank " << rank;
+      EXPECT_FALSE(meet(last, next)) << "turn " << turn << ", and the next one of rank " << rank;
     }
   }
+}
+
+TEST(Staging, OfOneTurnAndOfTheNextOneHasNothingInCommonWithAnotherRanks) {
+  expect_nothing_in_common<2>();
+  expect_nothing_in_common<7>();
+}
+
+// So many places a rank goes through with 60 KiB per turn.
+template <int kMembers>
+std::size_t places(Readers readers) {
+  Stagings<kMembers> stagings;
+  const Room room = stagings[0].room_for(60 << 10, 1, readers, Traffic::kUneven);
+  std::set<const std::byte*> found;
+  for (std::uint64_t turn = 1; turn < 1000; ++turn) found.insert(stagings[0].own_slot(turn, room, Store::kPlain));
+  return found.size();
+}
+
+TEST(Staging, OfLargeGroupsTakesFewerPlacesForWhatEachReadsAPartOf) {
+  EXPECT_EQ(places<4>(Readers::kOneEach), places<4>(Readers::kAll));
+  EXPECT_EQ(places<16>(Readers::kAll), places<4>(Readers::kAll));
+  EXPECT_GT(places<4>(Readers::kAll), 2 * Staging::kSlots);
+  EXPECT_EQ(places<16>(Readers::kOneEach), Staging::kSlots);
 }
 
 // A turn in which both ranks stage as much, by plain stores.
@@ -87,7 +118,7 @@ struct Exchange { std::array<const std::byte*, kRanks> places; };
 // Operations of one to three turns that stage, with other turns between them.
 std::vector<Exchange> exchange_in_operations(TwoStagings& stagings) {
   std::vector<Exchange> uses;
-  const Room room = stagings[0].room_for(5000, 1, Traffic::kBothWays);
+  const Room room = stagings[0].room_for(5000, 1, Readers::kAll, Traffic::kBothWays);
   EXPECT_TRUE(room.exchanged);
   std::uint64_t turn = 1;
   for (int operation = 0; operation < 60; ++operation) {
@@ -105,7 +136,8 @@ std::vector<Exchange> exchange_in_operations(TwoStagings& stagings) {
 
 TEST(Staging, OfTwoRanksIsWrittenWhereThePeerWroteTwoUsesBefore) {
   TwoStagings stagings;
-  if (!stagings[0].room_for(5000, 1, Traffic::kBothWays).exchanged) GTEST_SKIP() << "not on this processor";
+  if (!stagings[0].room_for(5000, 1, Readers::kAll, Traffic::kBothWays).exchanged)
+    GTEST_SKIP() << "not on this processor";
   const std::vector<Exchange> uses = exchange_in_operations(stagings);
   for (std::size_t use = 2; use < uses.size(); ++use) {
     const auto& [first, second] = uses[use].places;
@@ -123,7 +155,7 @@ TEST(Staging, IsReadWhereItWasWritten) {
   for (std::uint64_t turn = 1; turn < 20; ++turn) {
     for (const std::size_t bytes : {std::size_t{64}, std::size_t{5000}, std::size_t{100'000}}) {
       for (const Traffic traffic : {Traffic::kBothWays, Traffic::kUneven, Traffic::kFromOne}) {
-        const Room room = stagings[1].room_for(bytes, 1, traffic);
+        const Room room = stagings[1].room_for(bytes, 1, Readers::kAll, traffic);
         const Store store = (turn + bytes) % 3 == 0 ? Store::kStreaming : Store::kPlain;
         shm::Members& writer = stagings.members(1);
         writer.publish(writer.own_line(turn), turn, store);

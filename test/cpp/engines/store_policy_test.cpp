@@ -13,15 +13,19 @@ namespace customccl::test {
 namespace {
 
 using shm::StorePolicy;
+using Kind = StorePolicy::Kind;
+
+constexpr Kind kMutual{Op::kAllReduce, true};
+constexpr Kind kRooted{Op::kBroadcast, false};
 
 // Runs `times` operations of which those written by `faster` take a third of the others; returns how many it wrote.
-int operations(StorePolicy& policy, int times, Store faster, std::size_t bytes = 4 << 20, bool mutual = true) {
+int operations(StorePolicy& policy, int times, Store faster, std::size_t bytes = 4 << 20, Kind kind = kMutual) {
   int written = 0;
   for (int i = 0; i < times; ++i) {
     bool measure = false;
-    const Store store = policy.choose(bytes, mutual, measure);
+    const Store store = policy.choose(bytes, kind, measure);
     written += store == faster ? 1 : 0;
-    if (measure) policy.observe(store, bytes, mutual, std::chrono::microseconds(store == faster ? 100 : 300));
+    if (measure) policy.observe(store, bytes, kind, std::chrono::microseconds(store == faster ? 100 : 300));
   }
   return written;
 }
@@ -37,9 +41,9 @@ int plainly_written(StorePolicy& policy, int times, std::size_t bytes, const std
   int written = 0;
   for (int i = 0; i < times; ++i) {
     bool measure = false;
-    const Store store = policy.choose(bytes, true, measure);
+    const Store store = policy.choose(bytes, kMutual, measure);
     written += store == Store::kPlain ? 1 : 0;
-    if (measure) policy.observe(store, bytes, true, std::chrono::microseconds(costs(i).of(store)));
+    if (measure) policy.observe(store, bytes, kMutual, std::chrono::microseconds(costs(i).of(store)));
   }
   return written;
 }
@@ -97,12 +101,12 @@ TEST(StorePolicy, FindsAKindThatIsSlowRightAfterTheOther) {
     int row = 0, written = 0;
     for (int i = 0; i < 400; ++i) {
       bool measure = false;
-      const Store store = policy.choose(1 << 20, true, measure);
+      const Store store = policy.choose(1 << 20, kMutual, measure);
       row = store == faster ? row + 1 : 0;
       written += row > 0 ? 1 : 0;
       // The slower one: 150. The faster one: 210, then 60.
       const int took = store == other ? 150 : row == 1 ? 210 : 60;
-      if (measure) policy.observe(store, 1 << 20, true, std::chrono::microseconds(took));
+      if (measure) policy.observe(store, 1 << 20, kMutual, std::chrono::microseconds(took));
     }
     EXPECT_GT(written, 360);
   }
@@ -140,8 +144,8 @@ TEST(StorePolicy, IsNotTurnedByWhatTakesAHundredTimesAsLong) {
     operations(policy, 200, faster, 4096);
     for (int disturbed = 0; disturbed < 20; ++disturbed) {
       bool measure = false;
-      const Store store = policy.choose(4096, true, measure);
-      if (measure) policy.observe(store, 4096, true, std::chrono::milliseconds(40));
+      const Store store = policy.choose(4096, kMutual, measure);
+      if (measure) policy.observe(store, 4096, kMutual, std::chrono::milliseconds(40));
       EXPECT_GE(operations(policy, 100, faster, 4096), 98);
     }
   }
@@ -153,11 +157,33 @@ TEST(StorePolicy, LearnsApartWhereNotAllWriteAsMuchAsTheyRead) {
     for (const std::size_t bytes : {8192, 4 << 20}) {
       StorePolicy policy;
       EXPECT_GE(operations(policy, 100, other, bytes), 90);
-      EXPECT_GE(operations(policy, 100, faster, bytes, false), 90);
+      EXPECT_GE(operations(policy, 100, faster, bytes, kRooted), 90);
       EXPECT_GE(operations(policy, 20, other, bytes), 19);
       // The cores have moved, while nothing but rooted operations ran.
-      EXPECT_GE(operations(policy, 1000, other, bytes, false), 800);
+      EXPECT_GE(operations(policy, 1000, other, bytes, kRooted), 800);
     }
+  }
+}
+
+// By turns: their times compare with nothing.
+TEST(StorePolicy, LearnsEachOperationApart) {
+  constexpr Kind kOther{Op::kAllGather, true};
+  for (const std::size_t bytes : {8192, 4 << 20}) {
+    StorePolicy policy;
+    int written = 0, written_other = 0;
+    for (int i = 0; i < 400; ++i) {
+      for (const Kind kind : {kMutual, kOther}) {
+        bool measure = false;
+        const Store store = policy.choose(bytes, kind, measure);
+        const bool plain = store == Store::kPlain;
+        const int took = kind.op == Op::kAllReduce ? (plain ? 100 : 200) : (plain ? 1000 : 500);
+        if (measure) policy.observe(store, bytes, kind, std::chrono::microseconds(took));
+        if (i < 200) continue;
+        (kind.op == Op::kAllReduce ? written : written_other) += plain ? 1 : 0;
+      }
+    }
+    EXPECT_GE(written, 180);
+    EXPECT_LE(written_other, 20);
   }
 }
 
@@ -168,12 +194,12 @@ TEST(StorePolicy, FirstTriesEachKindOfLargeDataSeveralTimesInARow) {
   int row = 0;
   for (int i = 0; i < 60; ++i) {
     bool measure = false;
-    stores.push_back(policy.choose(1 << 20, true, measure));
+    stores.push_back(policy.choose(1 << 20, kMutual, measure));
     EXPECT_TRUE(measure);
     row = stores.back() == Store::kPlain ? row + 1 : 0;
     // Non-temporal ones 100; plain ones 120 until their places come round.
     const int took = row == 0 ? 100 : row < 9 ? 120 : 60;
-    policy.observe(stores.back(), 1 << 20, true, std::chrono::microseconds(took));
+    policy.observe(stores.back(), 1 << 20, kMutual, std::chrono::microseconds(took));
   }
   EXPECT_EQ(std::count(stores.begin(), stores.begin() + 12, Store::kPlain), 12);
   EXPECT_EQ(std::count(stores.begin() + 12, stores.begin() + 16, Store::kStreaming), 4);
@@ -187,11 +213,11 @@ TEST(StorePolicy, JudgesAKindForLittleDataByTheLastOfARow) {
   int row = 0, written = 0;
   for (int i = 0; i < 400; ++i) {
     bool measure = false;
-    const Store store = policy.choose(16 << 10, true, measure);
+    const Store store = policy.choose(16 << 10, kMutual, measure);
     row = store == Store::kPlain ? row + 1 : 0;
     written += row > 0 ? 1 : 0;
     const int took = row == 0 ? 100 : row < 6 ? 190 : 60;
-    if (measure) policy.observe(store, 16 << 10, true, std::chrono::microseconds(took));
+    if (measure) policy.observe(store, 16 << 10, kMutual, std::chrono::microseconds(took));
   }
   EXPECT_GT(written, 300);
 }
@@ -204,13 +230,13 @@ TEST(StorePolicy, RepeatsATrialThatWasToSettleADoubtAndSaysNothing) {
     int disturbed = 0;
     for (int i = 0; i < 200; ++i) {
       bool measure = false;
-      const Store store = policy.choose(bytes, true, measure);
+      const Store store = policy.choose(bytes, kMutual, measure);
       if (!measure) continue;
       if (store == Store::kStreaming && disturbed < 3) {
-        policy.forget(store, bytes, true);
+        policy.forget(store, bytes, kMutual);
         ++disturbed;
       } else {
-        policy.observe(store, bytes, true, std::chrono::microseconds(store == Store::kPlain ? 300 : 100));
+        policy.observe(store, bytes, kMutual, std::chrono::microseconds(store == Store::kPlain ? 300 : 100));
       }
     }
     EXPECT_EQ(disturbed, 3);
@@ -223,7 +249,7 @@ TEST(StorePolicy, BeginsWithWhatTheNearestSizeDoes) {
     StorePolicy policy;
     operations(policy, 100, faster, 1 << 20);
     EXPECT_EQ(operations(policy, 4, faster, 64 << 20), 4);
-    EXPECT_EQ(operations(policy, 4, faster, 16 << 20, false), 4);
+    EXPECT_EQ(operations(policy, 4, faster, 16 << 20, kRooted), 4);
     // One try shows that there is no hope.
     EXPECT_EQ(operations(policy, 20, faster, 64 << 20), 19);
   }
@@ -234,9 +260,9 @@ TEST(StorePolicy, RepeatsFirstTrialsWhoseTimesSayNothing) {
     StorePolicy policy;
     for (int i = 0; i < 100; ++i) {
       bool measure = false;
-      EXPECT_EQ(policy.choose(bytes, true, measure), Store::kPlain);
+      EXPECT_EQ(policy.choose(bytes, kMutual, measure), Store::kPlain);
       EXPECT_TRUE(measure);
-      policy.forget(Store::kPlain, bytes, true);
+      policy.forget(Store::kPlain, bytes, kMutual);
     }
     const int plain = bytes == 4096 ? 6 : 12;
     EXPECT_EQ(operations(policy, plain, Store::kStreaming, bytes), 0);
@@ -248,7 +274,7 @@ TEST(StorePolicy, RepeatsFirstTrialsWhoseTimesSayNothing) {
 TEST(StorePolicy, WritesLittlePlainlyAndMeasuresNone) {
   StorePolicy policy;
   bool measure = true;
-  EXPECT_EQ(policy.choose(1000, true, measure), Store::kPlain);
+  EXPECT_EQ(policy.choose(1000, kMutual, measure), Store::kPlain);
   EXPECT_FALSE(measure);
 }
 
