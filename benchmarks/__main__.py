@@ -17,6 +17,7 @@ from benchmarks.sampling import Limits
 if TYPE_CHECKING:
     from rich.console import Console
 
+PAGE = Path("docs/performance.md")
 WORKLOADS = ("ddp_step", "fsdp2_step", "token_loop", "new_group")
 
 
@@ -27,7 +28,9 @@ def parser() -> argparse.ArgumentParser:
     _add_run(commands.add_parser("run", help="measure; writes a results file with raw samples"))
     report = commands.add_parser("report", help="tables, plots and docs/performance.md from results files")
     report.add_argument("results", nargs="*", type=Path, help="default: the kept ones, in docs/results")
-    report.add_argument("--out", type=Path, default=Path("docs/performance.md"))
+    report.add_argument("--out", type=Path, default=PAGE)
+    keep = commands.add_parser("keep", help=f"keep a results file in docs/results, and write {PAGE}")
+    keep.add_argument("results", type=Path)
     _add_compare(commands.add_parser("compare", help="old and new: results files, commits or source trees"))
     return top
 
@@ -122,14 +125,23 @@ def _install(chosen: argparse.Namespace, console: "Console") -> None:
 
 
 def _run(chosen: argparse.Namespace, console: "Console") -> None:
-    from benchmarks import results
     from benchmarks.run import run
 
     path = run(plan_of(chosen), chosen.out, console)
     console.print(f"raw samples: {path}", markup=False)
     if chosen.report:
-        results.keep(path)
-        _write_page([], Path("docs/performance.md"), console)
+        _keep_and_report(path, console)
+
+
+def _keep(chosen: argparse.Namespace, console: "Console") -> None:
+    _keep_and_report(chosen.results, console)
+
+
+def _keep_and_report(path: Path, console: "Console") -> None:
+    from benchmarks import results
+
+    results.keep(path)
+    _write_page([], PAGE, console)
 
 
 def _report(chosen: argparse.Namespace, console: "Console") -> None:
@@ -157,7 +169,7 @@ def _compare(chosen: argparse.Namespace, console: "Console") -> None:
     compare.show(lines, console)
 
 
-_COMMANDS = {"install": _install, "run": _run, "report": _report, "compare": _compare}
+_COMMANDS = {"install": _install, "run": _run, "report": _report, "keep": _keep, "compare": _compare}
 
 
 if __name__ == "__main__":

@@ -57,6 +57,8 @@ def summary(samples: Samples) -> Summary:
 
 def turns(samples: Samples) -> Any:
     """The median call of each turn: an array [round][half]."""
+    if len({len(calls) for both in samples for calls in both}) == 1:  # all at once
+        return np.median(np.asarray(samples, dtype=float), axis=2)
     return np.array([[np.median(calls) for calls in both] for both in samples])
 
 

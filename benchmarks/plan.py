@@ -191,15 +191,15 @@ def big(ranks: list[int], peers: list[str]) -> Plan:
         "big",
         ranks,
         peers,
-        Limits(seconds=0.6, least=5, most=40),
+        Limits(seconds=0.5, least=5, most=40),
         detailed=[],
         operations=list(_COMMON),
         sizes=list(COARSE_SIZES),
         styles=["dist", "direct"],
         dtypes=["float32"],
-        coarse_seconds=50.0,
+        coarse_seconds=40.0,
         c_coarse_sizes=list(COARSE_SIZES),
-        c_seconds=35.0,
+        c_seconds=25.0,
     )
 
 

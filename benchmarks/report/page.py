@@ -63,9 +63,10 @@ RERUN = """\
 ```
 make bench          # about 10 minutes; fetches the peers first
 make bench-quick    # about 2 minutes
-make bench-big      # 2, 4, 8 and 16 ranks on a machine with that many cores, under 9 minutes
+make bench-big      # 2, 4, 8 and 16 ranks on a machine with that many cores, under 9 minutes; report in results/big
 python -m benchmarks run --ops all_reduce --sizes 8,64K,16M --ranks 2    # and so on: --help
 python -m benchmarks report results/SOME.json --out somewhere/page.md
+python -m benchmarks keep results/SOME.json    # of another machine: adds it to this page
 python -m benchmarks compare OLD NEW    # two commits, source trees or results files, by paired ratio
 ```
 
@@ -77,14 +78,15 @@ ratios are those of ranks that wait for time slices. It proves that the benchmar
 
 
 def write(all_results: Sequence[Results], path: Path) -> None:
-    """The page and its plots (in the folder `plots` beside it). Targets are judged by full runs, and by the first."""
+    """The page and its plots (in the folder `plots` beside it). Quick runs but the first are not judged."""
     plots = path.parent / "plots"
     lines = ["# Performance", "", "Made from raw samples by `python -m benchmarks report`; do not edit.", ""]
     targets = [
-        list(aims.rows(results)) if number == 0 or results.preset == "full" else []
+        list(aims.rows(results)) if number == 0 or results.preset != "quick" else []
         for number, results in enumerate(all_results)
     ]
-    lines += _overview([(results, rows) for results, rows in zip(all_results, targets, strict=True) if rows])
+    judged = zip(all_results, targets, strict=True)
+    lines += _overview([(results, rows) for results, rows in judged if rows and results.preset != "big"])
     for number, results in enumerate(all_results):
         folder = plots / results.name
         figures = [headline.draw(results, folder if number else plots), details.draw(results, folder)]

@@ -96,14 +96,14 @@ def best_in_c(ranks: int) -> Check:
     return check
 
 
-def fastest_mpi(factor: float, operation: str, size: int) -> Check:
+def fastest_mpi(factor: float, operation: str, ranks: int, size: int) -> Check:
     def check(results: Results) -> Verdict:
-        line = results.line(level="c", ranks=2, operation=operation, size=size)
+        line = results.line(level="c", ranks=ranks, operation=operation, size=size)
         if line is None or OURS not in line.peers or len(line.peers) < 2:
             return NOT_MEASURED
         others = {name: line.summary(name) for name in line.peers if name != OURS}
         best = min(others, key=lambda name: others[name].median)  # type: ignore[union-attr]
-        verdict = faster(factor, best, level="c", ranks=2, operation=operation, size=size)(results)
+        verdict = faster(factor, best, level="c", ranks=ranks, operation=operation, size=size)(results)
         return Verdict(f"{best} {verdict.measured}", verdict.met, verdict.forbidden)
 
     return check
