@@ -91,7 +91,7 @@ def against(line: Line, peer: str) -> str:
     """The peer's time and the ratio to ours; or why there is none. Of a bare one: how much longer we take."""
     theirs, ratio = line.summary(peer), line.ratio(peer, OURS)
     if theirs is None:
-        return line.problem(peer)
+        return line.problem(peer).removeprefix("UnsupportedError: ")
     if ratio is None:
         return words.time(theirs.median)
     if not (line.quiet(peer) and line.quiet(OURS)):
