@@ -3,7 +3,7 @@
 #include "c10d/backend.h"
 #include "c10d/errors.h"
 #include "host/host_arena.h"
-#include "host/limbo.h"
+#include "host/tensor_memory.h"
 #include "platform/process.h"
 
 // This process's shared memory: tensors in it, how much there is, and giving it back for a while.
@@ -18,12 +18,11 @@ at::Tensor CustomBackend::allocateTensor(long count, at::TensorOptions options) 
   TORCH_CHECK_VALUE(!__builtin_mul_overflow(static_cast<std::size_t>(count), options.dtype().itemsize(), &bytes),
                     "customccl: a tensor of ", count, " elements of ", options.dtype().itemsize(),
                     " bytes is larger than any memory");
-  HostArena* arena = nullptr;
-  check(HostArena::get(arena));
+  bytes = std::max<std::size_t>(bytes, 1);
   Block block;
-  check(arena->allocate(std::max<std::size_t>(bytes, 1), block));
-  const auto give_back = [block, generation = fork_generation()](void*) {
-    if (generation == fork_generation()) release_when_settled(block);
+  check(TensorMemory::of_process().allocate(bytes, block));
+  const auto give_back = [block, bytes, generation = fork_generation()](void*) {
+    if (generation == fork_generation()) TensorMemory::of_process().release(block, bytes);
   };
   return at::from_blob(block.data, {count}, give_back, options);
 }
@@ -32,6 +31,7 @@ std::unordered_map<std::string, std::uint64_t> CustomBackend::getMemoryStats() {
   const HostArena* arena = HostArena::existing();
   return {{"arena_bytes_reserved", arena == nullptr ? 0 : arena->bytes()},
           {"arena_bytes_in_use", arena == nullptr ? 0 : arena->bytes_in_use()},
+          {"arena_bytes_waiting", TensorMemory::of_process().waiting_bytes()},
           {"group_staging_bytes", group_->staging_bytes()},
           {"group_suspended", group_->suspended() ? 1 : 0}};
 }

@@ -55,12 +55,31 @@ Status HostArena::create() {
   made->id = random_id();
   made->address = reinterpret_cast<std::uintptr_t>(base_);
   made->bell.prepare();
-  return start_keeper(*this);
+  if (Status status = start_keeper(*this); !status.ok()) return status;
+  lend_to_children(file_.fd, base_, bytes_);
+  return {};
+}
+
+void HostArena::on_shortage(std::function<bool()> give_back) {
+  const std::lock_guard lock(mutex_);
+  give_back_ = std::move(give_back);
+}
+
+// Tries once more, if anything was given back for it: without the lock, as that releases blocks.
+template <class Attempt>
+Status HostArena::with_room(const Attempt& attempt) {
+  std::unique_lock lock(mutex_);
+  Status status = attempt();
+  if (status.ok() || !give_back_) return status;
+  const auto give_back = give_back_;
+  lock.unlock();
+  if (!give_back()) return status;
+  lock.lock();
+  return attempt();
 }
 
 Status HostArena::allocate(std::size_t bytes, Block& out) {
-  const std::lock_guard lock(mutex_);
-  return allocate_locked(bytes, out);
+  return with_room([&] { return allocate_locked(bytes, out); });
 }
 
 Status HostArena::allocate_locked(std::size_t bytes, Block& out) {
@@ -145,28 +164,30 @@ void HostArena::give_pages(const Block& block) {
 }
 
 Status HostArena::take_pages(const Block& block) {
-  const std::lock_guard lock(mutex_);
-  if (!bare_.contains(block.offset)) return {};
-  if (Status status = reserve_pages(file_.fd, block.offset, block.bytes); !status.ok()) {
-    release_pages(file_.fd, block.offset, block.bytes);
-    return status;
-  }
-  bare_.erase(block.offset);
-  in_use_ += block.bytes;
-  return {};
+  return with_room([&]() -> Status {
+    if (!bare_.contains(block.offset)) return {};
+    if (Status status = reserve_pages(file_.fd, block.offset, block.bytes); !status.ok()) {
+      release_pages(file_.fd, block.offset, block.bytes);
+      return status;
+    }
+    bare_.erase(block.offset);
+    in_use_ += block.bytes;
+    return {};
+  });
 }
 
 Status HostArena::take_word(std::size_t& offset) {
-  const std::lock_guard lock(mutex_);
-  if (free_words_.empty()) {
-    Block page;
-    if (Status status = allocate_locked(RangeAllocator::kPage, page); !status.ok()) return status;
-    for (std::size_t at = page.bytes; at != 0; at -= sizeof(std::uint64_t))
-      free_words_.push_back(page.offset + at - sizeof(std::uint64_t));
-  }
-  offset = free_words_.back();
-  free_words_.pop_back();
-  return {};
+  return with_room([&]() -> Status {
+    if (free_words_.empty()) {
+      Block page;
+      if (Status status = allocate_locked(RangeAllocator::kPage, page); !status.ok()) return status;
+      for (std::size_t at = page.bytes; at != 0; at -= sizeof(std::uint64_t))
+        free_words_.push_back(page.offset + at - sizeof(std::uint64_t));
+    }
+    offset = free_words_.back();
+    free_words_.pop_back();
+    return {};
+  });
 }
 
 void HostArena::give_word(std::size_t offset) {
@@ -175,11 +196,12 @@ void HostArena::give_word(std::size_t offset) {
 }
 
 Status HostArena::take_board(Block& out) {
-  const std::lock_guard lock(mutex_);
-  if (free_boards_.empty()) return allocate_locked(RangeAllocator::kPage, out);
-  out = free_boards_.back();
-  free_boards_.pop_back();
-  return {};
+  return with_room([&]() -> Status {
+    if (free_boards_.empty()) return allocate_locked(RangeAllocator::kPage, out);
+    out = free_boards_.back();
+    free_boards_.pop_back();
+    return {};
+  });
 }
 
 void HostArena::give_board(const Block& page) {

@@ -54,6 +54,9 @@ class HostArena {
   void give_pages(const Block& block);
   Status take_pages(const Block& block);
 
+  // What gives back memory of the arena that is kept for later, and says whether there was any: asked before anything is refused.
+  void on_shortage(std::function<bool()> give_back);
+
   // The offset of a word that never serves anything but as such a word (presence.h).
   Status take_word(std::size_t& offset);
   void give_word(std::size_t offset);
@@ -82,6 +85,8 @@ class HostArena {
   HostArena() : ranges_(0) {}
   ~HostArena() { unmap_memory(base_, bytes_); }  // only of one that could not be made
   Status create();
+  template <class Attempt>
+  Status with_room(const Attempt& attempt);
   Status allocate_locked(std::size_t bytes, Block& out);
   std::size_t offset_of(const std::byte* data) const { return static_cast<std::size_t>(data - base_); }
   bool share_withdrawn(const Block& block);
@@ -99,6 +104,7 @@ class HostArena {
   std::vector<Withdrawn> withdrawn_;
   std::vector<std::size_t> free_words_;
   std::vector<Block> free_boards_;
+  std::function<bool()> give_back_;
 };
 
 }  // namespace customccl

@@ -14,6 +14,7 @@
 
 #include "host/host_arena.h"
 #include "host/limbo.h"
+#include "host/tensor_memory.h"
 #include "platform/background_thread.h"
 #include "platform/log.h"
 #include "platform/unix_socket.h"
@@ -57,15 +58,24 @@ void accept_peer(const HostArena& arena, const Fd& listener) {
   ::poll(nullptr, 0, kLimboTick);
 }
 
+// Gives back what can be. How many milliseconds until there may be more; -1: not before the bell rings.
+int look_after_memory() {
+  const bool limbo_empty = reclaim_limbo();
+  const Clock::time_point now = Clock::now();
+  const auto next = TensorMemory::of_process().tidy(now);
+  if (!limbo_empty) return kLimboTick;
+  return next ? static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(*next - now).count()) : -1;
+}
+
 void keep(HostArena& arena, const Fd& listener, const Fd& bell) {
-  bool limbo_empty = true;
+  int patience = -1;
   for (;;) {
     pollfd waiting[2] = {{listener.get(), POLLIN, 0}, {bell.get(), POLLIN, 0}};
-    if (::poll(waiting, 2, limbo_empty ? -1 : kLimboTick) < 0 && errno != EINTR) return;
+    if (::poll(waiting, 2, patience) < 0 && errno != EINTR) return;
     std::uint64_t rung = 0;
     if ((waiting[1].revents & POLLIN) != 0 && ::read(bell.get(), &rung, sizeof(rung)) < 0) return;
     accept_peer(arena, listener);
-    limbo_empty = reclaim_limbo();
+    patience = look_after_memory();
   }
 }
 

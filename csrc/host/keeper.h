@@ -14,7 +14,7 @@ class HostArena;
 // peers that connect. Returns when the life word is adopted and the socket listens.
 Status start_keeper(HostArena& arena);
 
-// Memory waits in limbo: the keeper shall look after it until it is empty.
+// Memory waits in limbo, or for the next tensor: the keeper shall look after it until none does.
 void wake_keeper();
 
 // The abstract socket at which the arena with this id is served. Who connects must have our uid and know the secret.

@@ -31,12 +31,6 @@ void bury(std::vector<Block> blocks, std::function<bool()> unreadable) {
   if (!reclaim_limbo()) wake_keeper();
 }
 
-void release_when_settled(const Block& block) {
-  HostArena* arena = HostArena::existing();
-  if (arena->settled(block)) return arena->release(block);
-  bury({block}, [arena, block] { return arena->settled(block); });
-}
-
 bool reclaim_limbo() {
   HostArena* arena = HostArena::existing();
   if (arena == nullptr) return true;

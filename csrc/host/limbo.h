@@ -12,9 +12,6 @@ namespace customccl {
 // anything is here; making a group looks too. Thread-safe.
 void bury(std::vector<Block> blocks, std::function<bool()> unreadable);
 
-// Releases a block of which peers may still write to a part that was withdrawn (host_arena.h), when none will any more.
-void release_when_settled(const Block& block);
-
 // Gives back what can be. True when nothing is left.
 bool reclaim_limbo();
 

@@ -1,13 +1,16 @@
 #include "platform/memory_file.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <mutex>
 #include <string>
 
 #include "platform/byte_size.h"
@@ -92,7 +95,31 @@ Status keep_out_of_children(void* base, std::size_t bytes) {
   return {};
 }
 
+// What a child gets. It has it from its parent as memory like any other afterwards, and so have its own children.
+struct Lent {
+  std::atomic<std::byte*> base{nullptr};
+  std::atomic<std::size_t> bytes{0};
+  std::atomic<int> fd{-1};
+};
+Lent lent;
+
+void take_lent() {
+  std::byte* const base = lent.base.exchange(nullptr);
+  if (base == nullptr) return;
+  // Nowhere else. Not at all where some of it was made private, which the child has inherited.
+  constexpr int kFlags = MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
+  [[maybe_unused]] const void* mapped = ::mmap(base, lent.bytes, PROT_READ | PROT_WRITE, kFlags, lent.fd, 0);
+}
+
 }  // namespace
+
+void lend_to_children(const Fd& fd, std::byte* base, std::size_t bytes) {
+  static std::once_flag once;
+  std::call_once(once, [] { ::pthread_atfork(nullptr, nullptr, take_lent); });
+  lent.fd = fd.get();
+  lent.bytes = bytes;
+  lent.base = base;
+}
 
 Status create_memory_file(std::string_view label, std::size_t bytes, MemoryFile& out) {
   MemoryFile file;
@@ -133,10 +160,9 @@ Status make_private(std::byte* data, std::size_t bytes) {
   if (fresh == MAP_FAILED) return system_error("Cannot get " + format_byte_size(bytes) + " of private memory", errno);
   map_pages(static_cast<std::byte*>(fresh), bytes, Access::kWrite);
   std::memcpy(fresh, data, bytes);
-  Status status = keep_out_of_children(fresh, bytes);
-  if (status.ok() && ::mremap(fresh, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, data) == MAP_FAILED)
-    status = system_error("Cannot put private memory in the place of shared memory", errno);
-  if (!status.ok()) ::munmap(fresh, bytes);
+  if (::mremap(fresh, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, data) != MAP_FAILED) return {};
+  const Status status = system_error("Cannot put private memory in the place of shared memory", errno);
+  ::munmap(fresh, bytes);
   return status;
 }
 

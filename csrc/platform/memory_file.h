@@ -25,6 +25,11 @@ Status create_memory_file(std::string_view label, std::size_t bytes, MemoryFile&
 Status map_memory_file(const Fd& fd, std::size_t bytes, std::byte*& out);
 void unmap_memory(std::byte* base, std::size_t bytes);
 
+// From now on a forked child has the file at the same place all the same, but what it writes there is its own: what lies there can be used
+// by a child that has it (a tensor), as memory that is shared with a parent can, and nothing else can come to lie there. For one
+// mapping of this process, for as long as it lives.
+void lend_to_children(const Fd& fd, std::byte* base, std::size_t bytes);
+
 // Puts private memory with the same contents in the place of some whole pages of a mapping of it: who has the file mapped elsewhere
 // sees and changes it no longer. share_pages puts the file's pages there again.
 Status make_private(std::byte* data, std::size_t bytes);

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -107,6 +109,36 @@ def test_after_a_failure_they_are_as_they_were_and_serve_the_next_group(ranks):
             assert torch.equal(value, reduced(range(size), count, torch.float32, SUM, size))
 
     ranks(2, fresh=True, init=False).run(body)
+
+
+def test_a_forked_child_has_them_for_itself(ranks):
+    def body(rank, size):
+        tensor = shared(COUNTS[1]).fill_(rank)
+        child = os.fork()
+        if child == 0:
+            seen = bool((tensor == rank).all())
+            tensor.fill_(-1)
+            os._exit(0 if seen and bool((tensor == -1).all()) else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert bool((tensor == rank).all())
+        dist.all_reduce(tensor)
+        assert bool((tensor == sum(range(size))).all())
+
+    ranks(2).run(body)
+
+
+def test_a_freed_ones_memory_serves_the_next_and_is_counted(ranks):
+    def body(rank, size):
+        backend = dist.group.WORLD._get_backend(torch.device("cpu"))
+        tensor = shared(COUNTS[1])
+        place, before = tensor.data_ptr(), backend.memory_stats()
+        del tensor
+        waiting = backend.memory_stats()
+        assert waiting["arena_bytes_waiting"] - before["arena_bytes_waiting"] == (COUNTS[1] * 4 + 4095) // 4096 * 4096
+        assert waiting["arena_bytes_in_use"] == before["arena_bytes_in_use"]
+        assert shared(COUNTS[1]).data_ptr() == place
+
+    ranks(2).run(body)
 
 
 def test_more_elements_than_there_is_memory_are_refused(ranks):

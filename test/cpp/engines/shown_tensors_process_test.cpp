@@ -8,6 +8,7 @@
 #include "engines/members_of_one_process.h"
 #include "host/limbo.h"
 #include "host/own_arena.h"
+#include "host/tensor_memory.h"
 
 // Results that peers write into outputs of this rank: between processes, as threads of one have nothing to withdraw from one another.
 
@@ -124,6 +125,7 @@ void expect_no_late_write(std::size_t count, void (*give_up)(shm::ShmEngine&)) {
     }
     rank.meet("closed");
     reclaim_limbo();
+    TensorMemory::of_process().give_back_all();
     EXPECT_EQ(arena().bytes_in_use(), in_use);
     // What was withdrawn is as any other memory again.
     Block block;

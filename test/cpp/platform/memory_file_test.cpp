@@ -122,6 +122,38 @@ TEST(MemoryFile, MappingIsKeptOutOfForkedChildren) {
   EXPECT_EQ(child.wait(), 0);
 }
 
+// What is lent stays so in the process: it is a child.
+TEST(MemoryFile, ForkedChildrenHaveWhatIsLentToThemForThemselves) {
+  Child parent([] {
+    const MemoryFile file = new_page();
+    const Mapping page(file);
+    std::memset(page.base(), 7, kPage);
+    lend_to_children(file.fd, page.base(), kPage);
+    Child child([&] {
+      if (!all_are(page.base(), kPage, 7)) return 1;
+      std::memset(page.base(), 8, kPage);
+      Child grandchild([&] { return all_are(page.base(), kPage, 8) ? 0 : 2; });
+      return grandchild.wait();
+    });
+    const int ended = child.wait();
+    return all_are(page.base(), kPage, 7) ? ended : 3;
+  });
+  EXPECT_EQ(parent.wait(), 0);
+}
+
+TEST(MemoryFile, ForkedChildrenInheritWhatWasMadePrivate) {
+  Child parent([] {
+    const MemoryFile file = new_page();
+    const Mapping page(file);
+    lend_to_children(file.fd, page.base(), kPage);
+    if (!make_private(page.base(), kPage).ok()) return 4;
+    std::memset(page.base(), 9, kPage);
+    Child child([&] { return all_are(page.base(), kPage, 9) ? 0 : 1; });
+    return child.wait();
+  });
+  EXPECT_EQ(parent.wait(), 0);
+}
+
 TEST(MemoryFile, AFileSizeLimitIsAnErrorAndNotASignal) {
   Child child([] {
     const rlimit limit{kPage, kPage};

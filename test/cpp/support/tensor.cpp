@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "host/host_arena.h"
-#include "host/limbo.h"
+#include "host/range_allocator.h"
+#include "host/tensor_memory.h"
 
 namespace customccl::test {
 
@@ -37,10 +37,9 @@ std::size_t extent(const Layout* layout, std::size_t total) {
 std::shared_ptr<std::byte> memory_for(Shape shape, std::size_t bytes) {
   if (shape != Shape::kShared && shape != Shape::kPages)
     return {new std::byte[bytes], [](std::byte* data) { delete[] data; }};
-  HostArena* arena = nullptr;
   Block block;
-  if (!HostArena::get(arena).ok() || !arena->allocate(bytes, block).ok()) throw std::bad_alloc();
-  return {block.data, [block](std::byte*) { release_when_settled(block); }};
+  if (!TensorMemory::of_process().allocate(bytes, block).ok()) throw std::bad_alloc();
+  return {block.data, [block, bytes](std::byte*) { TensorMemory::of_process().release(block, bytes); }};
 }
 
 }  // namespace
