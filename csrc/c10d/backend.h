@@ -104,7 +104,8 @@ class CustomBackend final : public ::c10d::Backend {
 #endif
 
   // Tensors in shared memory, and how much of it there is.
-  bool supportsTensorAlloc(c10::DeviceIndex) override { return true; }
+  // A CPU's index is -1: DDP asks for whatever its model is on.
+  bool supportsTensorAlloc(c10::DeviceIndex index) override { return index < 0; }
   at::Tensor allocateTensor(long count, at::TensorOptions options) override;
   std::unordered_map<std::string, std::uint64_t> getMemoryStats() CUSTOMCCL_OVERRIDE_SINCE_2_12;
   // Collective: gives the memory of the group's staging back for a while.

@@ -193,3 +193,29 @@ def test_synchronised_batch_norm_is_refused_by_torch_on_cpus(ranks):
             copy.deepcopy(net)(torch.ones(4, 12))
 
     ranks(2).run(body)
+
+
+@pytest.mark.parametrize("view", [False, True])
+def test_buckets_in_shared_memory(ranks, monkeypatch, view):
+    """The same bits as with buckets anywhere; float32 of 640 KiB, so the ranks do write into each other's buckets."""
+
+    def body(rank, size):
+        def in_use() -> int:
+            stats = dist.group.WORLD._get_backend(torch.device("cpu")).memory_stats()
+            return stats["arena_bytes_in_use"] - stats["arena_bytes_waiting"]
+
+        def trained(share: bool) -> nn.Module:
+            monkeypatch.setenv("DDP_DISABLE_COMM_MEM", "0" if share else "1")
+            torch.manual_seed(7)
+            net = nn.Sequential(nn.Linear(12, 400), nn.Tanh(), nn.Linear(400, 400), nn.Tanh(), nn.Linear(400, 8))
+            parallel = DistributedDataParallel(net, gradient_as_bucket_view=view)
+            train(parallel, 4, rank)
+            if share:
+                assert in_use() > before + 640 * 1024
+            return net
+
+        before = in_use()
+        for one, other in zip(trained(True).parameters(), trained(False).parameters(), strict=True):
+            assert torch.equal(one, other)
+
+    ranks(3).run(body)
