@@ -57,6 +57,7 @@ class Turn:
             return workloads.bind(name, self.peer.group)
         if "relay" not in shared:
             shared["relay"] = Relay()
+            shared["relay"].choose(self.peer)  # whose tensors it may get: ours, which comes first
             shared["step"] = workloads.bind(name, shared["relay"].group)
         self.rewrite = partial(shared["relay"].choose, self.peer)
         step: Callable[[], object] = shared["step"]

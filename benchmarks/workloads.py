@@ -1,7 +1,10 @@
 """End to end: what a training or serving loop feels. `bind(name, group)` makes one step with `group` communicating."""
 
 import copy
+import os
 from collections.abc import Callable
+from functools import partial
+from unittest import mock
 from typing import Any
 
 import torch
@@ -19,7 +22,7 @@ def bind(name: str, group: Any) -> Step:
 
 def communicates_by_all_reduce(name: str) -> bool:
     """And by nothing else, so that it can run over a relay."""
-    return name in ("ddp_step", "token_loop")
+    return name in ("ddp_step", "ddp_step_shared", "token_loop")
 
 
 def names() -> list[str]:
@@ -51,10 +54,19 @@ def ddp_step(group: Any) -> Step:
     return _train(parallel, torch.randn(16, DDP_WIDTH))
 
 
-def fsdp2_step(group: Any) -> Step:
+def ddp_step_shared(group: Any) -> Step:
+    """The same with buckets that the backend allocates, if it does: torch asks it with DDP_DISABLE_COMM_MEM=0."""
+    with mock.patch.dict(os.environ, DDP_DISABLE_COMM_MEM="0"):
+        step = ddp_step(group)
+        for _ in range(2):
+            step()  # the second makes the buckets anew, in the order of the gradients
+    return step
+
+
+def fsdp2_step(group: Any, *, shared: bool = False) -> Step:
     """fully_shard over 8 layers of 1 million parameters: all_gather before each layer, reduce_scatter after."""
     from torch.distributed.device_mesh import DeviceMesh
-    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.fsdp import FSDPModule, fully_shard
 
     mesh = DeviceMesh.from_group(group, "cpu")
     net = copy.deepcopy(_net(1024, 8))
@@ -62,6 +74,9 @@ def fsdp2_step(group: Any) -> Step:
         if isinstance(module, nn.Linear):
             fully_shard(module, mesh=mesh)
     fully_shard(net, mesh=mesh)
+    for module in net.modules():
+        if shared and isinstance(module, FSDPModule):
+            module.set_allocate_memory_from_process_group_for_comm(True)
     return _train(net, torch.randn(16, 1024))
 
 
@@ -102,7 +117,9 @@ def new_group(group: Any) -> Step:
 
 _STEPS: dict[str, Callable[[Any], Step]] = {
     "ddp_step": ddp_step,
+    "ddp_step_shared": ddp_step_shared,
     "fsdp2_step": fsdp2_step,
+    "fsdp2_step_shared": partial(fsdp2_step, shared=True),
     "token_loop": token_loop,
     "new_group": new_group,
 }

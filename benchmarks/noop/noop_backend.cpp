@@ -2,6 +2,7 @@
 // The floor does nothing. "exchange" also has the ranks exchange one flag each, as any backend must whose operations mean anything.
 // The third hands its tensor's address to customccl's C interface and looks at nothing: the floor and the C level in one call.
 // The fourth has another backend do each all_reduce, the one that was chosen last: one program, in the same memory, over each peer.
+// Tensors that a program has its backend allocate come from the one chosen then.
 // Every operation returns the same finished Work, made once; DistributedDataParallel gets its tensors back through it.
 
 #include <torch/csrc/utils/pybind.h>
@@ -230,6 +231,10 @@ class RelayBackend final : public NoopBackend {
 
   WorkPtr allreduce(Tensors& tensors, const ::c10d::AllreduceOptions& options) override {
     return chosen_->allreduce(tensors, options);
+  }
+  bool supportsTensorAlloc(c10::DeviceIndex index) override { return chosen_->supportsTensorAlloc(index); }
+  at::Tensor allocateTensor(long count, at::TensorOptions options) override {
+    return chosen_->allocateTensor(count, std::move(options));
   }
 
  private:

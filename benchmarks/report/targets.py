@@ -211,11 +211,11 @@ def footprint(figure: str, limit: float, show: Callable[[float], str]) -> Check:
     return check
 
 
-def communication(factor: float) -> Check:
+def communication(factor: float, step: str) -> Check:
     """What a step takes longer than with a backend that does nothing, gloo's over ours."""
 
     def check(results: Results) -> Verdict:
-        line = results.line(style=STEP, operation="ddp_step")
+        line = results.line(style=STEP, operation=step)
         if problem := usable(line, OURS, FLOOR, "gloo"):
             return problem
         assert line is not None
@@ -226,6 +226,8 @@ def communication(factor: float) -> Check:
         if -ours > gloo / factor:
             return TOO_NOISY
         verdict = Verdict(f"{words.time(ours)}; gloo {words.time(gloo)}", ours <= 0 or gloo / ours >= factor)
+        if step == "ddp_step_shared":
+            return verdict  # nothing need be handed over
         # Ranks that have a processor each at most: while it copies, it computes nothing.
         least = bounds.handed_over(results, "all_reduce", line.ranks, DDP_BYTES)
         if verdict.met or line.ranks < results.cores or least is None or least <= gloo / factor:
