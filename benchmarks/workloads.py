@@ -4,8 +4,8 @@ import copy
 import os
 from collections.abc import Callable
 from functools import partial
-from unittest import mock
 from typing import Any
+from unittest import mock
 
 import torch
 import torch.distributed as dist
