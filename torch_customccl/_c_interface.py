@@ -72,6 +72,8 @@ def library() -> ctypes.CDLL:
         "async_error": (c_void_p,),
         "abort": (c_void_p, c_char_p),
         "destroy": (c_void_p,),
+        "mem_alloc": (POINTER(c_void_p), c_size_t),
+        "mem_free": (c_void_p,),
     }.items():
         getattr(loaded, f"customccl_{name}").argtypes = arguments
     return loaded

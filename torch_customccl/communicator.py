@@ -2,6 +2,7 @@
 
 import ctypes
 import struct
+import weakref
 from collections.abc import Callable
 from ctypes import addressof, byref, c_int32, c_void_p
 from datetime import timedelta
@@ -166,6 +167,22 @@ class Communicator:
         if code:
             self._refuse(code)
         return source.value
+
+    def allocate_tensor(self, count: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        """`count` elements in memory that peers read and write where it lies; not initialised. That saves copies: in
+        allreduce and reduce from 32 KiB on, else from 1 MiB. For any communicator of this process, now and later.
+        """
+        size = count * dtype.itemsize
+        if not 0 <= size < 1 << 63:
+            raise ValueError(f"allocate_tensor: {count} elements of {dtype}")
+        if size == 0:
+            return torch.empty(0, dtype=dtype)
+        memory = c_void_p()
+        if code := self._library.customccl_mem_alloc(byref(memory), size):
+            _fail(code)
+        owner = (ctypes.c_char * size).from_address(cast(int, memory.value))  # of which the tensor is a user
+        weakref.finalize(owner, self._library.customccl_mem_free, memory).atexit = False
+        return torch.frombuffer(owner, dtype=dtype)
 
     def abort(self, why: str = "") -> None:
         """End the communicator on all ranks: their calls raise, and quote `why`. From any thread."""

@@ -195,6 +195,37 @@ static void abortion(customccl_comm* first) {
   CHECK_OK(customccl_destroy(comm));
 }
 
+static void* memory_of(size_t bytes) {
+  void* memory = NULL;
+  CHECK_OK(customccl_mem_alloc(&memory, bytes));
+  CHECK(memory != NULL && (uintptr_t)memory % 4096 == 0);
+  return memory;
+}
+
+static void memory(customccl_comm* first) {
+  void* none = &none;
+  CHECK(customccl_mem_alloc(NULL, 8) == CUSTOMCCL_INVALID_ARGUMENT);
+  CHECK(customccl_mem_alloc(&none, (size_t)-1) == CUSTOMCCL_SYSTEM && none == NULL);
+  CHECK(strstr(customccl_last_error(), "CUSTOMCCL_ARENA_BYTES") != NULL);
+  CHECK_OK(customccl_mem_free(NULL));
+  CHECK(customccl_mem_free(&none) == CUSTOMCCL_INVALID_ARGUMENT);
+  CHECK_OK(customccl_mem_free(memory_of(0)));
+  void* once = memory_of(500000);
+  memset(once, 1, 500000);
+  CHECK_OK(customccl_mem_free(once));
+  CHECK(customccl_mem_free(once) == CUSTOMCCL_INVALID_ARGUMENT);
+  CHECK(strstr(customccl_last_error(), "given back before") != NULL);
+  void* again = memory_of(500000);
+  CHECK(again == once);
+
+  customccl_comm* comm = another(first);
+  memset(again, customccl_rank(comm), 500000);
+  CHECK_OK(customccl_all_reduce(comm, again, again, 500000, CUSTOMCCL_INT8, CUSTOMCCL_SUM));
+  CHECK_OK(customccl_destroy(comm));
+  for (size_t i = 0; i < 500000; ++i) CHECK(((const char*)again)[i] == 1);
+  CHECK_OK(customccl_mem_free(again));
+}
+
 static void texts(void) {
   CHECK(strcmp(customccl_error_text(CUSTOMCCL_OK), "CUSTOMCCL_OK") == 0);
   CHECK(strcmp(customccl_error_text(CUSTOMCCL_SYSTEM), "CUSTOMCCL_SYSTEM") == 0);
@@ -221,6 +252,7 @@ int main(int argc, char** argv) {
   timeout(comm);
   leaving(comm);
   abortion(comm);
+  memory(comm);
   CHECK_OK(customccl_barrier(comm));
   CHECK_OK(customccl_destroy(comm));
   return 0;

@@ -218,7 +218,8 @@ static void barrier_of_anything(void) {
 }
 
 static int be_rank(char** argv) {
-  static const size_t kCounts[] = {0, 1, 2, 333, 20000, 700000};
+  static const size_t kCounts[] = {0, 1, 2, 333, 20000, 131072, 700000};
+  of_library = strcmp(argv[4], "library") == 0;
   comm = join(argv, 60000);
   rank = customccl_rank(comm);
   size = customccl_size(comm);
@@ -247,8 +248,10 @@ static int be_rank(char** argv) {
 int main(int argc, char** argv) {
   if (argc == 5) return be_rank(argv);
   for (int n = 1; n <= 4; ++n) {
-    pid_t pids[8];
-    start_ranks(argv[0], "", n, pids);
+    pid_t pids[4];
+    start_ranks(argv[0], "malloc", n, pids);
+    CHECK(join_ranks(n, pids) == 0);
+    start_ranks(argv[0], "library", n, pids);
     CHECK(join_ranks(n, pids) == 0);
   }
   return 0;

@@ -71,17 +71,22 @@ static inline int32_t value_sum(int size, size_t i) {
   return sum;
 }
 
-/* Memory that is poisoned, with a guard on both sides. */
-enum { GUARD = 16, POISON = -77 };
+/* Memory that is poisoned, with a guard of a page on both sides; the library's where `of_library`. */
+enum { GUARD = 1024, POISON = -77 };
+static int of_library = 0;
 static inline int32_t* new_buffer(size_t count) {
-  int32_t* memory = malloc((count + 2 * GUARD) * sizeof(int32_t));
+  const size_t bytes = (count + 2 * GUARD) * sizeof(int32_t);
+  void* fresh = NULL;
+  if (of_library) CHECK_OK(customccl_mem_alloc(&fresh, bytes));
+  int32_t* memory = of_library ? fresh : malloc(bytes);
   CHECK(memory != NULL);
   for (size_t i = 0; i < count + 2 * GUARD; ++i) memory[i] = POISON;
   return memory + GUARD;
 }
 static inline void free_buffer(int32_t* buffer, size_t count) {
   for (size_t i = 0; i < GUARD; ++i) CHECK(buffer[-1 - (ptrdiff_t)i] == POISON && buffer[count + i] == POISON);
-  free(buffer - GUARD);
+  if (of_library) CHECK_OK(customccl_mem_free(buffer - GUARD));
+  if (!of_library) free(buffer - GUARD);
 }
 static inline void fill(int32_t* block, int rank, size_t first, size_t count) {
   for (size_t i = 0; i < count; ++i) block[i] = value(rank, first + i);
