@@ -21,7 +21,9 @@ def idle_share() -> float:
 
 def waiting_share(peer: Peer, region: SharedRegion, idle: float) -> float:
     """Share of a core that rank 0 takes in a barrier to which the others come two seconds later, beyond what the
-    process takes when `idle`: other peers' threads look around even then."""
+    process takes when `idle`: other peers' threads look around even then. Not the first barrier, in which torch looks
+    what accelerator there is."""
+    dist.barrier(group=peer.group)
     region.sync()
     if region.rank:
         time.sleep(SECONDS)

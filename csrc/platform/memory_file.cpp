@@ -23,6 +23,10 @@
 #define MFD_NOEXEC_SEAL 0x0008U  // Linux 6.3; older C libraries do not name it
 #endif
 
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000  // Linux 4.17
+#endif
+
 namespace customccl {
 namespace {
 

@@ -23,7 +23,10 @@ class TensorMemoryTest : public ::testing::Test {
     memory.give_back_all();
     in_use = arena().bytes_in_use();
   }
-  ~TensorMemoryTest() override { memory.give_back_all(); }
+  ~TensorMemoryTest() override {
+    memory.give_back_all();
+    arena().on_shortage({});
+  }
 
   Block allocate(std::size_t bytes) {
     Block block;
