@@ -78,12 +78,12 @@ Status HostArena::with_room(const Attempt& attempt) {
   return attempt();
 }
 
-Status HostArena::allocate(std::size_t bytes, Block& out) {
-  return with_room([&] { return allocate_locked(bytes, out); });
+Status HostArena::allocate(std::size_t bytes, Block& out, std::size_t alignment) {
+  return with_room([&] { return allocate_locked(bytes, out, alignment); });
 }
 
-Status HostArena::allocate_locked(std::size_t bytes, Block& out) {
-  const auto offset = ranges_.take(bytes);
+Status HostArena::allocate_locked(std::size_t bytes, Block& out, std::size_t alignment) {
+  const auto offset = ranges_.take(bytes, alignment);
   if (!offset) {
     return {Code::kSystem,
             "customccl: the shared memory of this process is used up (" + std::to_string(in_use_) + " of " +

@@ -33,8 +33,8 @@ class HostArena {
   // The arena if there is one, else nullptr; makes none.
   static HostArena* existing();
 
-  // The contents of a fresh block are zero.
-  Status allocate(std::size_t bytes, Block& out);
+  // The contents of a fresh block are zero. It begins at a multiple of `alignment`, in the arena and in memory.
+  Status allocate(std::size_t bytes, Block& out, std::size_t alignment = RangeAllocator::kPage);
   void release(const Block& block);
 
   bool holds(const std::byte* data, std::size_t bytes) const {
@@ -87,7 +87,7 @@ class HostArena {
   Status create();
   template <class Attempt>
   Status with_room(const Attempt& attempt);
-  Status allocate_locked(std::size_t bytes, Block& out);
+  Status allocate_locked(std::size_t bytes, Block& out, std::size_t alignment = RangeAllocator::kPage);
   std::size_t offset_of(const std::byte* data) const { return static_cast<std::size_t>(data - base_); }
   bool share_withdrawn(const Block& block);
 

@@ -6,7 +6,7 @@
 
 namespace customccl {
 
-// Hands out ranges of [0, total), first fit, in multiples of a page. Not thread-safe.
+// Hands out ranges of [0, total), first fit, in multiples of a page, at multiples of `alignment`. Not thread-safe.
 class RangeAllocator {
  public:
   static constexpr std::size_t kPage = 4096;
@@ -16,14 +16,18 @@ class RangeAllocator {
   // Of at most what there is: more could be too much to round.
   static constexpr std::size_t rounded(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
-  std::optional<std::size_t> take(std::size_t bytes) {
+  std::optional<std::size_t> take(std::size_t bytes, std::size_t alignment = kPage) {
     if (bytes == 0 || bytes > total_) return std::nullopt;
     bytes = rounded(bytes);
     for (auto it = free_.begin(); it != free_.end(); ++it) {
-      if (it->second < bytes) continue;
-      const std::size_t offset = it->first;
-      const std::size_t left = it->second - bytes;
-      free_.erase(it);
+      const std::size_t offset = (it->first + alignment - 1) / alignment * alignment;
+      const std::size_t before = offset - it->first;
+      if (it->second < before || it->second - before < bytes) continue;
+      const std::size_t left = it->second - before - bytes;
+      if (before == 0)
+        free_.erase(it);
+      else
+        it->second = before;
       if (left != 0) free_.emplace(offset + bytes, left);
       return offset;
     }

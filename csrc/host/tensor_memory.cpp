@@ -19,7 +19,10 @@ Status TensorMemory::allocate(std::size_t bytes, Block& out) {
   HostArena* arena = nullptr;
   if (Status status = HostArena::get(arena); !status.ok()) return status;
   arena->on_shortage([this] { return give_back_all(); });
-  if (Status status = arena->allocate(bytes, out); !status.ok()) return status;
+  const bool large = bytes >= kHugePage;
+  if (Status status = arena->allocate(bytes, out, large ? kHugePage : RangeAllocator::kPage); !status.ok())
+    return status;
+  if (large) gather_pages(out.data, bytes);
   const std::lock_guard lock(mutex_);
   count_in(out);
   give_back_excess();

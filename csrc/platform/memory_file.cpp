@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -23,6 +24,9 @@
 #define MFD_NOEXEC_SEAL 0x0008U  // Linux 6.3; older C libraries do not name it
 #endif
 
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25  // Linux 6.1
+#endif
 #ifndef MAP_FIXED_NOREPLACE
 #define MAP_FIXED_NOREPLACE 0x100000  // Linux 4.17
 #endif
@@ -99,6 +103,23 @@ Status keep_out_of_children(void* base, std::size_t bytes) {
   return {};
 }
 
+// As mmap. Somewhat more address space is taken, and what is not needed of it given back.
+void* map_aligned(const Fd& fd, std::size_t bytes) {
+  constexpr int kAnywhere = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  void* const room = ::mmap(nullptr, bytes + kHugePage, PROT_NONE, kAnywhere, -1, 0);
+  if (room == MAP_FAILED) return room;
+  auto* const begin = static_cast<std::byte*>(room);
+  const std::size_t before = -reinterpret_cast<std::uintptr_t>(room) % kHugePage;
+  if (before != 0) ::munmap(begin, before);
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const std::size_t mapped = (bytes + page - 1) / page * page;
+  ::munmap(begin + before + mapped, kHugePage - before);
+  constexpr int kThere = MAP_SHARED | MAP_NORESERVE | MAP_FIXED;
+  void* const base = ::mmap(begin + before, bytes, PROT_READ | PROT_WRITE, kThere, fd.get(), 0);
+  if (base == MAP_FAILED) ::munmap(begin + before, bytes);
+  return base;
+}
+
 // What a child gets. It has it from its parent as memory like any other afterwards, and so have its own children.
 struct Lent {
   std::atomic<std::byte*> base{nullptr};
@@ -146,7 +167,7 @@ Status map_memory_file(const Fd& fd, std::size_t bytes, std::byte*& out) {
                                         " bytes of shared memory that has only " + std::to_string(facts.st_size) +
                                         ": touching the rest would kill this process."};
   }
-  void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd.get(), 0);
+  void* base = map_aligned(fd, bytes);
   if (base == MAP_FAILED) {
     return system_error("Cannot map " + format_byte_size(bytes) + " bytes of shared memory", errno,
                         "Raise the address space limit (ulimit -v) or lower CUSTOMCCL_ARENA_BYTES.");
@@ -206,6 +227,10 @@ void release_pages(const Fd& fd, std::size_t offset, std::size_t bytes) {
         "cannot give back " + format_byte_size(bytes) + " bytes of shared memory: " + errno_text(errno));
     return;
   }
+}
+
+void gather_pages(std::byte* data, std::size_t bytes) {
+  if (!disabled("huge_pages")) (void)::madvise(data, bytes / kHugePage * kHugePage, MADV_COLLAPSE);
 }
 
 void map_pages(std::byte* data, std::size_t bytes, Access access) {

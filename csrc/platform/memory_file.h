@@ -21,7 +21,9 @@ struct MemoryFile {
 // Tries memfd_create, then shm_open with a random name that is unlinked at once, then O_TMPFILE in /dev/shm.
 Status create_memory_file(std::string_view label, std::size_t bytes, MemoryFile& out);
 
-// Maps all of it, shared, readable and writable, and keeps it out of forked children (MADV_DONTFORK).
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+
+// Maps all of it, shared, readable and writable, and keeps it out of forked children (MADV_DONTFORK). It begins at a multiple of kHugePage.
 Status map_memory_file(const Fd& fd, std::size_t bytes, std::byte*& out);
 void unmap_memory(std::byte* base, std::size_t bytes);
 
@@ -44,5 +46,9 @@ void release_pages(const Fd& fd, std::size_t offset, std::size_t bytes);
 // 3 us on a virtual machine, when it is first touched.
 enum class Access : std::uint8_t { kRead, kWrite };
 void map_pages(std::byte* data, std::size_t bytes, Access access);
+
+// Makes huge pages of existing ones that fill such: those are mapped at once, here and by peers, and translated without a walk. Only where the
+// kernel can (Linux 6.1), and finds room; else they stay as they are.
+void gather_pages(std::byte* data, std::size_t bytes);
 
 }  // namespace customccl

@@ -93,7 +93,7 @@ Complaint any_of(std::string_view text, Settings& out) {
 constexpr std::string_view kStorePolicies = "auto,plain,streaming";
 constexpr std::string_view kIsas = "auto,baseline,avx2,avx512";
 constexpr std::string_view kLogLevels = "off,error,warning,info,debug";
-constexpr std::string_view kMechanisms = "memfd,membarrier,process_vm_readv";
+constexpr std::string_view kMechanisms = "memfd,membarrier,process_vm_readv,huge_pages";
 
 struct Row {
   std::string_view variable;

@@ -22,6 +22,18 @@ TEST(RangeAllocator, HandsOutTheFirstRangeThatFits) {
   EXPECT_EQ(ranges.take(kPage + 1), kPage);
 }
 
+TEST(RangeAllocator, LeavesFreeWhatLiesBeforeAnAlignedRange) {
+  RangeAllocator ranges(16 * kPage);
+  EXPECT_EQ(ranges.take(kPage), 0u);
+  EXPECT_EQ(ranges.take(kPage + 1, 4 * kPage), 4 * kPage);
+  EXPECT_EQ(ranges.take(4 * kPage, 4 * kPage), 8 * kPage);
+  EXPECT_EQ(ranges.take(5 * kPage, 4 * kPage), std::nullopt);
+  EXPECT_EQ(ranges.take(3 * kPage), kPage);
+  EXPECT_EQ(ranges.take(4 * kPage, 2 * kPage), 12 * kPage);
+  EXPECT_EQ(ranges.take(2 * kPage), 6 * kPage);
+  EXPECT_EQ(ranges.take(1), std::nullopt);
+}
+
 TEST(RangeAllocator, SaysWhenNothingFits) {
   RangeAllocator ranges(3 * kPage);
   EXPECT_EQ(ranges.take(4 * kPage), std::nullopt);
@@ -60,10 +72,13 @@ TEST(RangeAllocator, NeverOverlapsAndFindsEverythingFreeAgain) {
   for (int step = 0; step < 20'000; ++step) {
     if (taken.empty() || dice.one_in(2)) {
       const std::size_t bytes = 1 + dice.below(std::uint64_t{8 * kPage});
-      const auto offset = ranges.take(bytes);
-      ASSERT_EQ(offset.has_value(), longest_free() * kPage >= RangeAllocator::rounded(bytes));
+      const std::size_t alignment = kPage << (dice.one_in(3) ? 2 : 0);
+      const auto offset = ranges.take(bytes, alignment);
+      if (alignment == kPage) {
+        ASSERT_EQ(offset.has_value(), longest_free() * kPage >= RangeAllocator::rounded(bytes));
+      }
       if (!offset) continue;
-      ASSERT_EQ(*offset % kPage, 0u);
+      ASSERT_EQ(*offset % alignment, 0u);
       mark(*offset, bytes, true);
       taken[*offset] = bytes;
     } else {

@@ -69,6 +69,19 @@ TEST_F(TensorMemoryTest, NoOtherSizeTakesIt) {
   }
 }
 
+TEST_F(TensorMemoryTest, LargeOnesBeginHugePages) {
+  const Block little = allocate(1);
+  for (const std::size_t bytes : {kHugePage, 3 * kHugePage + 12345}) {
+    const Block block = allocate(bytes);
+    EXPECT_EQ(block.offset % kHugePage, 0u);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block.data) % kHugePage, 0u);
+    EXPECT_TRUE(std::all_of(block.data, block.data + bytes, [](std::byte value) { return value == std::byte{0}; }));
+    EXPECT_EQ(block.bytes, RangeAllocator::rounded(bytes));
+    memory.release(block, bytes);
+  }
+  memory.release(little, 1);
+}
+
 TEST_F(TensorMemoryTest, WhatHasWaitedLongGoesBackToTheSystem) {
   const Clock::time_point begin = Clock::now();
   const Block block = allocate(kBytes);

@@ -10,6 +10,9 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <sstream>
+#include <string>
 
 #include "child.h"
 #include "shared_page.h"
@@ -21,6 +24,10 @@ using test::Child;
 using test::kPage;
 using test::Mapping;
 using test::new_page;
+
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25  // Linux 6.1
+#endif
 
 bool all_are(const std::byte* data, std::size_t bytes, unsigned char value) {
   return std::all_of(data, data + bytes, [&](std::byte b) { return b == std::byte{value}; });
@@ -120,6 +127,49 @@ TEST(MemoryFile, MappingIsKeptOutOfForkedChildren) {
     return ::mincore(page.base(), kPage, &resident) == -1 && errno == ENOMEM ? 0 : 1;
   });
   EXPECT_EQ(child.wait(), 0);
+}
+
+// How much of the mapping that begins there is mapped by huge pages, as the kernel tells.
+std::size_t mapped_huge(const std::byte* base) {
+  std::ifstream maps("/proc/self/smaps");
+  std::ostringstream begin;
+  begin << std::hex << reinterpret_cast<std::uintptr_t>(base) << '-';
+  std::string line;
+  while (std::getline(maps, line) && line.rfind(begin.str(), 0) != 0) {
+  }
+  while (std::getline(maps, line)) {
+    if (line.rfind("ShmemPmdMapped:", 0) == 0) return std::stoul(line.substr(15)) << 10;
+  }
+  return 0;
+}
+
+TEST(MemoryFile, PagesAreGatheredIntoHugeOnesWithTheirContents) {
+  constexpr std::size_t kBytes = 4 * kHugePage;
+  MemoryFile file;
+  std::byte* base = nullptr;
+  ASSERT_TRUE(create_memory_file("test", kBytes, file).ok());
+  ASSERT_TRUE(map_memory_file(file.fd, kBytes, base).ok());
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(base) % kHugePage, 0u);
+  const std::size_t used = 2 * kHugePage + 5000;
+  ASSERT_TRUE(reserve_pages(file.fd, 0, used).ok());
+  for (std::size_t i = 0; i < used; ++i) base[i] = static_cast<std::byte>(i % 251);
+  EXPECT_EQ(mapped_huge(base), 0u);
+  gather_pages(base, used);
+  for (std::size_t i = 0; i < used; ++i) ASSERT_EQ(base[i], static_cast<std::byte>(i % 251)) << i;
+  const int collapse = ::madvise(base, kHugePage, MADV_COLLAPSE);
+  if (collapse == 0) {
+    EXPECT_EQ(mapped_huge(base), 2 * kHugePage);
+  } else {
+    EXPECT_TRUE(errno == EINVAL || errno == ENOMEM || errno == EAGAIN || errno == EBUSY)
+        << errno;  // no such kernel; no room
+  }
+  struct stat facts{};
+  ASSERT_EQ(::fstat(file.fd.get(), &facts), 0);
+  EXPECT_EQ(facts.st_blocks * 512, static_cast<off_t>(2 * kHugePage + 2 * kPage));
+  release_pages(file.fd, 0, 3 * kHugePage);
+  ASSERT_EQ(::fstat(file.fd.get(), &facts), 0);
+  EXPECT_EQ(facts.st_blocks, 0);
+  unmap_memory(base, kBytes);
 }
 
 // What is lent stays so in the process: it is a child.
