@@ -2,7 +2,6 @@
 
 import ctypes
 import struct
-import weakref
 from collections.abc import Callable
 from ctypes import addressof, byref, c_int32, c_void_p
 from datetime import timedelta
@@ -11,8 +10,9 @@ from typing import Any, NoReturn, cast
 import torch
 import torch.distributed as dist
 
-from torch_customccl._c_interface import CODES, DTYPES, OPS, REDUCE_OPS, Call, Options, Token, last_error, library
+from torch_customccl._c_interface import DTYPES, OPS, REDUCE_OPS, Call, Options, Token, last_error, library
 from torch_customccl._loader import shim
+from torch_customccl._plain_memory import allocate_tensor, fail, memory_of
 from torch_customccl.launch import Coordinator
 
 _OP = {name: number for number, name in enumerate(OPS)}
@@ -79,7 +79,7 @@ class Communicator:
             byref(Token(text)), self.rank, self.size, byref(options), byref(self._handle)
         )
         if code:
-            _fail(code)
+            fail(code)
 
     def allreduce(self, buffer: Any, count: int | None = None, dtype: Any = None, op: Any = "sum") -> None:
         """Reduce `buffer` over all ranks, in place.
@@ -96,19 +96,19 @@ class Communicator:
             if code != _NOT_PLAIN:
                 self._refuse(code)
         # `buffer` keeps its name: the tensor may be nobody else's, and must outlive the call.
-        count, dtype, at = _memory(buffer) if count is None else (count, dtype, buffer)
+        count, dtype, at = memory_of(buffer) if count is None else (count, dtype, buffer)
         self._call((0, dtype, op, 0, 0), at, at, count)
 
     def reduce(
         self, buffer: Any, count: int | None = None, dtype: Any = None, op: Any = "sum", *, root: int = 0
     ) -> None:
         """Reduce over all ranks into `buffer` of rank `root`, in place; buffers of the others are only read."""
-        count, dtype, at = _memory(buffer) if count is None else (count, dtype, buffer)
+        count, dtype, at = memory_of(buffer) if count is None else (count, dtype, buffer)
         self._call((_OP["REDUCE"], dtype, op, root, 0), at, at if self.rank == root else 0, count)
 
     def broadcast(self, buffer: Any, count: int | None = None, dtype: Any = None, *, root: int = 0) -> None:
         """Make `buffer` on all ranks what it is on rank `root`. The same size and dtype on all ranks."""
-        count, dtype, at = _memory(buffer) if count is None else (count, dtype, buffer)
+        count, dtype, at = memory_of(buffer) if count is None else (count, dtype, buffer)
         self._call((_OP["BROADCAST"], dtype, None, root, 0), at, at, count)
 
     def allgather(self, output: Any, input: Any, count: int | None = None, dtype: Any = None) -> None:
@@ -151,14 +151,14 @@ class Communicator:
 
     def send(self, buffer: Any, dst: int, count: int | None = None, dtype: Any = None, *, tag: int = 0) -> None:
         """Send `buffer` to rank `dst`, which receives it with the same tag, dtype and size."""
-        count, dtype, at = _memory(buffer) if count is None else (count, dtype, buffer)
+        count, dtype, at = memory_of(buffer) if count is None else (count, dtype, buffer)
         self._call((_OP["SEND"], dtype, None, dst, tag), at, 0, count)
 
     def recv(
         self, buffer: Any, src: int | None = None, count: int | None = None, dtype: Any = None, *, tag: int = 0
     ) -> int:
         """Receive into `buffer` from rank `src`, or from any (None). Returns the sender's rank."""
-        count, dtype, at = _memory(buffer) if count is None else (count, dtype, buffer)
+        count, dtype, at = memory_of(buffer) if count is None else (count, dtype, buffer)
         source = c_int32(-1)
         peer = _ANY_SOURCE if src is None else src
         call = self._prepared((_OP["RECV"], dtype, None, peer, tag))
@@ -172,17 +172,7 @@ class Communicator:
         """`count` elements in memory that peers read and write where it lies; not initialised. That saves copies: in
         allreduce and reduce from 32 KiB on, else from 1 MiB. For any communicator of this process, now and later.
         """
-        size = count * dtype.itemsize
-        if not 0 <= size < 1 << 63:
-            raise ValueError(f"allocate_tensor: {count} elements of {dtype}")
-        if size == 0:
-            return torch.empty(0, dtype=dtype)
-        memory = c_void_p()
-        if code := self._library.customccl_mem_alloc(byref(memory), size):
-            _fail(code)
-        owner = (ctypes.c_char * size).from_address(cast(int, memory.value))  # of which the tensor is a user
-        weakref.finalize(owner, self._library.customccl_mem_free, memory).atexit = False
-        return torch.frombuffer(owner, dtype=dtype)
+        return allocate_tensor(count, dtype)
 
     def abort(self, why: str = "") -> None:
         """End the communicator on all ranks: their calls raise, and quote `why`. From any thread."""
@@ -253,8 +243,8 @@ class Communicator:
         """Addresses of both buffers (0: not given), elements of one block, dtype."""
         if count is not None:
             return input or 0, output or 0, count, dtype
-        sent = (0, None, 0) if input is None else _memory(input)
-        got = (0, None, 0) if output is None else _memory(output)
+        sent = (0, None, 0) if input is None else memory_of(input)
+        got = (0, None, 0) if output is None else memory_of(output)
         if input is None and output is None:
             raise TypeError(f"{op}: neither an input nor an output was given")
         if input is not None and output is not None:
@@ -272,7 +262,7 @@ class Communicator:
     def _refuse(self, code: int) -> NoReturn:
         if not self._handle:
             raise ValueError("the communicator is closed")
-        _fail(code)
+        fail(code)
 
 
 def _all_reduce_of_this_torch() -> Callable[..., int]:
@@ -281,29 +271,3 @@ def _all_reduce_of_this_torch() -> Callable[..., int]:
         return cast(Callable[..., int], shim().all_reduce_memory)
     except RuntimeError:
         return lambda *_: _NOT_PLAIN
-
-
-def _memory(tensor: Any) -> tuple[int, Any, int]:
-    """Elements, dtype and address of a tensor whose memory is all there is to it."""
-    try:
-        if tensor.is_cpu and tensor.is_contiguous() and not tensor.is_neg():
-            dtype = tensor.dtype
-            if not (dtype.is_complex and tensor.is_conj()):
-                return tensor.numel(), dtype, tensor.data_ptr()
-    except (AttributeError, RuntimeError) as error:
-        raise TypeError(
-            f"expected a dense CPU tensor, or an address with count and dtype; got {type(tensor).__name__} ({error})"
-        ) from error
-    if tensor.layout != torch.strided:
-        raise TypeError(f"expected a dense CPU tensor, not one of layout {tensor.layout}")
-    if not tensor.is_cpu:
-        raise ValueError(f"the tensor is on {tensor.device}; a Communicator works on CPU memory")
-    why = "not contiguous" if not tensor.is_contiguous() else "a view that conjugates or negates lazily"
-    raise ValueError(
-        f"the tensor, of shape {tuple(tensor.shape)}, is {why}; give tensor.contiguous().clone() or a copy"
-    )
-
-
-def _fail(code: int) -> NoReturn:
-    text = last_error() or CODES[code]
-    raise ValueError(text) if CODES[code] == "INVALID_ARGUMENT" else dist.DistBackendError(text)

@@ -48,7 +48,7 @@ def test_presets_hold_what_can_be_measured_and_survive_json(preset: str) -> None
 def test_steps_take_longer() -> None:
     made = plan.full([2], list(PEERS))
     times = {cell.style: made.limits_of(cell).seconds for cell in made.cells(2)}
-    assert times[plan.STEP] == 4 * times["dist"] == 4 * made.limits.seconds
+    assert times[plan.STEP] == 16 * times["dist"] == 16 * made.limits.seconds
 
 
 def test_low_precision_has_as_many_elements_as_float32() -> None:
