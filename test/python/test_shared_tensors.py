@@ -141,6 +141,17 @@ def test_a_freed_ones_memory_serves_the_next_and_is_counted(ranks):
     ranks(2).run(body)
 
 
+def test_they_are_on_the_cpu_alone(ranks):
+    def body(rank, size):
+        backend = dist.group.WORLD._get_backend(torch.device("cpu"))
+        assert backend.supports_tensor_alloc(torch.device("cpu"))
+        assert not backend.supports_tensor_alloc(torch.device("cuda", 0))
+        failure = error_of(backend.allocate_tensor, 8, dtype=torch.float32, device=torch.device("cuda", 0))
+        assert failure.is_a("ValueError") and "cuda:0" in failure.text, failure
+
+    ranks(2).run(body)
+
+
 def test_more_elements_than_there_is_memory_are_refused(ranks):
     def body(rank, size):
         for count in (2**62, 2**63 - 1, 2**61 + 1, 2**60):
