@@ -211,8 +211,8 @@ def footprint(figure: str, limit: float, show: Callable[[float], str]) -> Check:
     return check
 
 
-def communication(factor: float, step: str) -> Check:
-    """What a step takes longer than with a backend that does nothing, gloo's over ours."""
+def communication(factor: float, step: str, staged: bool = True) -> Check:
+    """What a step takes longer than with a backend that does nothing, gloo's over ours. staged: as in bounds.least."""
 
     def check(results: Results) -> Verdict:
         line = results.line(style=STEP, operation=step)
@@ -226,10 +226,8 @@ def communication(factor: float, step: str) -> Check:
         if -ours > gloo / factor:
             return TOO_NOISY
         verdict = Verdict(f"{words.time(ours)}; gloo {words.time(gloo)}", ours <= 0 or gloo / ours >= factor)
-        if step == "ddp_step_shared":
-            return verdict  # nothing need be handed over
         # Ranks that have a processor each at most: while it copies, it computes nothing.
-        least = bounds.handed_over(results, "all_reduce", line.ranks, DDP_BYTES)
+        least = bounds.handed_over(results, "all_reduce", line.ranks, DDP_BYTES) if staged else None
         if verdict.met or line.ranks < results.cores or least is None or least <= gloo / factor:
             return verdict
         bound = bounds.Bound(least, bounds.HANDING_OVER)

@@ -18,7 +18,6 @@ at::Tensor CustomBackend::allocateTensor(long count, at::TensorOptions options) 
   TORCH_CHECK_VALUE(!__builtin_mul_overflow(static_cast<std::size_t>(count), options.dtype().itemsize(), &bytes),
                     "customccl: a tensor of ", count, " elements of ", options.dtype().itemsize(),
                     " bytes is larger than any memory");
-  bytes = std::max<std::size_t>(bytes, 1);
   Block block;
   check(TensorMemory::of_process().allocate(bytes, block));
   const auto give_back = [block, bytes, generation = fork_generation()](void*) {

@@ -25,8 +25,8 @@ struct Ledger {
 Status allocate(void** memory, std::size_t bytes) {
   if (memory == nullptr) return invalid("customccl_mem_alloc got NULL for where it shall write the address");
   *memory = nullptr;
-  Given fresh{{}, bytes == 0 ? 1 : bytes};
-  if (Status status = TensorMemory::of_process().allocate(fresh.bytes, fresh.block); !status.ok()) return status;
+  Given fresh{{}, bytes};
+  if (Status status = TensorMemory::of_process().allocate(bytes, fresh.block); !status.ok()) return status;
   auto& ledger = once_per_process<Ledger>();
   const std::lock_guard lock(ledger.mutex);
   ledger.given.emplace(fresh.block.data, fresh);

@@ -108,6 +108,7 @@ Status start_keeper(HostArena& arena) {
             "usual cause; allow set_robust_list."};
   }
   keeper_bell.store(sockets->second.get());
+  arena.on_shortage([] { return TensorMemory::of_process().give_back_all(); });
   return {};
 }
 

@@ -18,9 +18,9 @@ Status TensorMemory::allocate(std::size_t bytes, Block& out) {
   }
   HostArena* arena = nullptr;
   if (Status status = HostArena::get(arena); !status.ok()) return status;
-  arena->on_shortage([this] { return give_back_all(); });
   const bool large = bytes >= kHugePage;
-  if (Status status = arena->allocate(bytes, out, large ? kHugePage : RangeAllocator::kPage); !status.ok())
+  if (Status status = arena->allocate(std::max<std::size_t>(bytes, 1), out, large ? kHugePage : RangeAllocator::kPage);
+      !status.ok())
     return status;
   if (large) gather_pages(out.data, bytes);
   const std::lock_guard lock(mutex_);

@@ -24,7 +24,7 @@ class TensorMemory {
   // That of this process. A forked child has one of its own, as it has an arena of its own.
   static TensorMemory& of_process();
 
-  // At least one byte. The contents are arbitrary.
+  // 0 bytes count as one. The contents are arbitrary.
   Status allocate(std::size_t bytes, Block& out);
   // A block of so many bytes that was allocated here. Where peers may still write to it, it is given back when none will any more.
   void release(const Block& block, std::size_t bytes);

@@ -23,10 +23,7 @@ class TensorMemoryTest : public ::testing::Test {
     memory.give_back_all();
     in_use = arena().bytes_in_use();
   }
-  ~TensorMemoryTest() override {
-    memory.give_back_all();
-    arena().on_shortage({});
-  }
+  ~TensorMemoryTest() override { memory.give_back_all(); }
 
   Block allocate(std::size_t bytes) {
     Block block;
@@ -111,15 +108,6 @@ TEST_F(TensorMemoryTest, ThatAndWhatIsInUseAreAtMostOneAndAHalfTimesWhatWas) {
   }
 }
 
-TEST_F(TensorMemoryTest, GivesWayToWhatFindsNoRoom) {
-  memory.release(allocate(kBytes), kBytes);
-  EXPECT_NE(memory.waiting_bytes(), 0u);
-  Block block;
-  EXPECT_FALSE(arena().allocate(arena().bytes() + 1, block).ok());
-  EXPECT_EQ(memory.waiting_bytes(), 0u);
-  EXPECT_EQ(arena().bytes_in_use(), in_use);
-}
-
 TEST_F(TensorMemoryTest, ServesManyThreadsAtOnce) {
   run_threads(4, [this](const Rank& rank) {
     const auto mark = static_cast<std::byte>(rank.number() + 1);
@@ -133,6 +121,19 @@ TEST_F(TensorMemoryTest, ServesManyThreadsAtOnce) {
     }
   });
   memory.give_back_all();
+  EXPECT_EQ(arena().bytes_in_use(), in_use);
+}
+
+TEST(TensorMemoryOfTheProcess, GivesWayToWhatFindsNoRoom) {
+  TensorMemory& memory = TensorMemory::of_process();
+  memory.give_back_all();
+  const std::size_t in_use = arena().bytes_in_use();
+  Block block;
+  ASSERT_TRUE(memory.allocate(kBytes, block).ok());
+  memory.release(block, kBytes);
+  EXPECT_NE(memory.waiting_bytes(), 0u);
+  EXPECT_FALSE(arena().allocate(arena().bytes() + 1, block).ok());
+  EXPECT_EQ(memory.waiting_bytes(), 0u);
   EXPECT_EQ(arena().bytes_in_use(), in_use);
 }
 
