@@ -12,7 +12,7 @@
 # make bench-quick   the same in about 2 minutes, fewer operations and sizes
 # make bench-big     2, 4, 8 and 16 ranks with a core each, under 9 minutes; needs no network and no set-up but torch
 #
-# Also: wheel, check-torch-versions, build, lint, format, test-cpp, sanitize, test-python, test-long, test-upstream, test-wheel, clean.
+# Also: wheel, check-torch-versions, build, lint, format, test-cpp, sanitize, sanitize-build, test-python, test-long, test-upstream, test-wheel, clean.
 
 TORCH ?= 2.13.0
 PYTHON ?=
@@ -23,7 +23,7 @@ python := $(if $(PYTHON),$(shell command -v $(PYTHON)),$(CURDIR)/.venv/bin/pytho
 cmake = $(shell $(python) scripts/tool_path.py cmake)
 ctest = $(dir $(cmake))ctest
 
-.PHONY: conformance matrix bench bench-quick bench-big wheel check-torch-versions demo test set-up build lint format test-cpp sanitize test-python test-upstream test-wheel test-long clean
+.PHONY: conformance matrix bench bench-quick bench-big wheel check-torch-versions demo test set-up build lint format test-cpp sanitize sanitize-build test-python test-upstream test-wheel test-long clean
 .NOTPARALLEL:
 
 demo: build
@@ -48,9 +48,9 @@ test-cpp: build
 	$(ctest) --test-dir build/package --parallel $(JOBS) --output-on-failure --no-tests=error
 
 # Thread sanitizer sees ranks that are threads; tests whose names contain Process or Fork start processes and are left out there.
-sanitize: set-up
-	@bash scripts/sanitize.sh $(python) address,undefined $(JOBS)
-	@bash scripts/sanitize.sh $(python) thread $(JOBS)
+sanitize sanitize-build: set-up
+	@bash scripts/sanitize.sh $(python) address,undefined $(JOBS) $(filter %-build,$@)
+	@bash scripts/sanitize.sh $(python) thread $(JOBS) $(filter %-build,$@)
 
 test-python: build
 	$(python) -m pytest test
