@@ -56,14 +56,14 @@ void give_up(const std::function<void(TwoEngines&)>& giving_up, const std::strin
   EXPECT_EQ(both.failure.culprit, Rank::kGlobal);
 }
 
-void time_out(TwoEngines& engines) { engines[0].fail({Code::kTimeout, "the timeout passed", Rank::kGlobal}); }
+void time_out_first(TwoEngines& engines) { engines[0].fail({Code::kTimeout, "the timeout passed", Rank::kGlobal}); }
 void destroy(TwoEngines& engines) {
   engines[0].abandon();
   engines.close(0);
 }
 
 TEST(ShownTensors, OfARankThatTimesOutInTheLastTurnAreNotTrusted) {
-  give_up(time_out, "gave the group up: the timeout passed", Shape::kShared, kLarge);
+  give_up(time_out_first, "gave the group up: the timeout passed", Shape::kShared, kLarge);
 }
 
 TEST(ShownTensors, OfARankThatDestroysTheGroupWithinTheOperationAreNotTrusted) {
@@ -71,7 +71,7 @@ TEST(ShownTensors, OfARankThatDestroysTheGroupWithinTheOperationAreNotTrusted) {
 }
 
 TEST(DISABLED_ReadPeers, AreNotTrustedEither) {
-  give_up(time_out, "gave the group up: the timeout passed", Shape::kPlain, 100);
+  give_up(time_out_first, "gave the group up: the timeout passed", Shape::kPlain, 100);
   give_up(destroy, "destroyed the group", Shape::kPlain, 100);
 }
 

@@ -37,8 +37,8 @@ class Stagings {
   std::deque<Staging> stagings_;
 };
 
-constexpr int kRanks = 2;
-using TwoStagings = Stagings<kRanks>;
+constexpr int kStagings = 2;
+using TwoStagings = Stagings<kStagings>;
 
 struct Written {
   const std::byte* begin;
@@ -113,7 +113,7 @@ TEST(Staging, OfLargeGroupsTakesFewerPlacesForWhatEachReadsAPartOf) {
 }
 
 // A turn in which both ranks stage as much, by plain stores.
-struct Exchange { std::array<const std::byte*, kRanks> places; };
+struct Exchange { std::array<const std::byte*, kStagings> places; };
 
 // Operations of one to three turns that stage, with other turns between them.
 std::vector<Exchange> exchange_in_operations(TwoStagings& stagings) {
@@ -124,12 +124,12 @@ std::vector<Exchange> exchange_in_operations(TwoStagings& stagings) {
   for (int operation = 0; operation < 60; ++operation) {
     turn += static_cast<std::uint64_t>(operation % 5 % 3);  // others' turns
     const auto turns = static_cast<std::uint64_t>(1 + operation % 3);
-    for (int rank = 0; rank < kRanks; ++rank) stagings[rank].begin(turn);
+    for (int rank = 0; rank < kStagings; ++rank) stagings[rank].begin(turn);
     for (const std::uint64_t end = turn + turns; turn < end; ++turn) {
       uses.push_back(
           {{stagings[0].own_slot(turn, room, Store::kPlain), stagings[1].own_slot(turn, room, Store::kPlain)}});
     }
-    for (int rank = 0; rank < kRanks; ++rank) stagings[rank].end(turns);
+    for (int rank = 0; rank < kStagings; ++rank) stagings[rank].end(turns);
   }
   return uses;
 }

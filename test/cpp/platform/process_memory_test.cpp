@@ -9,13 +9,13 @@
 #include <cstring>
 
 #include "child.h"
+#include "shared_page.h"
 
 namespace customccl {
 namespace {
 
 using test::Child;
-
-constexpr std::size_t kPage = 4096;
+using test::kPage;
 
 // Two pages of which the second cannot be read.
 class HalfReadable {
