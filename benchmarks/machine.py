@@ -18,6 +18,7 @@ from benchmarks import native
 NEAR_NS, FAR_NS = 200, 700  # round trips within one last-level cache, and within one socket, stay below these
 MOST_PAIRS = 32
 HANDOVER_SIZES = tuple(1 << power for power in (12, 14, 15, 16, 17, 18, 19, 20, 22, 24, 26))
+SUM_SIZES = (64 << 20,)
 CEILING_SIZES = (4 << 10, 64 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20)
 
 
@@ -106,12 +107,19 @@ def ceiling(ranks: int, sizes: Sequence[int] = CEILING_SIZES, seconds: float = 0
 
 def handover(sizes: Sequence[int] = HANDOVER_SIZES, seconds: float = 0.1) -> list[dict[str, Any]]:
     """What two processes need to hand each other so many bytes; nothing where there are no two processors."""
+    return _of_two(native.handover_program(), seconds, sizes)
+
+
+def sums(sizes: Sequence[int] = SUM_SIZES, seconds: float = 2.0) -> list[dict[str, Any]]:
+    """What two processes need to sum two tensors in shared memory; nothing where there are no two processors."""
+    return _of_two(native.sum_in_place_program(), seconds, sizes)
+
+
+def _of_two(program: Path, seconds: float, sizes: Sequence[int]) -> list[dict[str, Any]]:
     usable = [str(processor) for processor in processors()[:2]]
     if len(usable) < 2:
         return []
-    found: list[dict[str, Any]] = json.loads(
-        _output(native.handover_program(), str(seconds), *usable, *map(str, sizes))
-    )
+    found: list[dict[str, Any]] = json.loads(_output(program, str(seconds), *usable, *map(str, sizes)))
     return found
 
 

@@ -56,6 +56,10 @@ def handover_program() -> Path:
     return build_c("handover", ["handover.c"])
 
 
+def sum_in_place_program() -> Path:
+    return build_c("sum_in_place", ["sum_in_place.c"])
+
+
 def ping_pong_program() -> Path:
     return build_c("ping_pong", ["ping_pong.c"])
 

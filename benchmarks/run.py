@@ -47,7 +47,12 @@ def run(plan: Plan, out: Path, console: Console) -> Path:
 
 def _now() -> dict[str, Any]:
     """What can change within minutes in a virtual machine."""
-    return {"load_average": os.getloadavg()[0], "placement": machine.placement(), "handover": machine.handover()}
+    return {
+        "load_average": os.getloadavg()[0],
+        "placement": machine.placement(),
+        "handover": machine.handover(),
+        "sums": machine.sums(),
+    }
 
 
 def _warn(values: dict[str, Any], console: Console) -> None:

@@ -50,7 +50,10 @@ UNDER_TARGETS = """\
 only exchanges flags has every rank write one word to each other rank and wait for theirs; it checks, copies and
 returns nothing. Handing over: each of two processes copies from its memory into shared memory, and what the other put
 there over it, in pieces, in the fastest of 18 to 72 ways (size of the pieces, window, sides, kind of store, order of
-reading); or has the kernel copy it from the other's memory (process_vm_readv), if that is faster.
+reading); or has the kernel copy it from the other's memory (process_vm_readv), if that is faster. Summing the tensors
+where they lie: each of two processes reads its half of both, in shared memory, and writes the sums into both, in the
+fastest of 8 ways (kind of store, order, size of the pages). (noisy): the A/A gate would not let a number pass, and no
+number within its error changes the answer.
 C level, where it stands beside the floor: what a c10d backend takes more than the floor that only hands the tensor's
 address to the C interface, in turns with the other backends; the C tables repeat one call, so its data and code stay
 in the caches.</sub>"""

@@ -46,12 +46,15 @@ def at_most(limit: float, **cell: object) -> Check:
         line = results.line(dtype="float32", **cell)
         if line is None or OURS not in line.peers:
             return NOT_MEASURED
-        ours = median(line)
-        always, error = Interval(ours, ours, ours), (line.slack(OURS) - 1) * ours
-        verdict = judged(words.time(ours), always, error, lambda time: time <= limit)
-        return bounded(verdict, results, line, limit)
+        return bounded(_within(limit, line, median(line)), results, line, limit)
 
     return check
+
+
+def _within(limit: float, line: Line, ours: float, more: str = "") -> Verdict:
+    """`ours`: a median of the line or a share of it. `more`: what is told as well."""
+    always, error = Interval(ours, ours, ours), (line.slack(OURS) - 1) * ours
+    return judged(words.time(ours) + more, always, error, lambda time: time <= limit)
 
 
 def faster(factor: float, peer: str, ours: str = OURS, **cell: object) -> Check:
@@ -155,12 +158,10 @@ def one_way(limit: float, size: int) -> Check:
 
     def check(results: Results) -> Verdict:
         line = results.line(style=OWN, operation="message", ranks=2, size=size)
-        if problem := usable(line, OURS):
-            return problem
-        assert line is not None
+        if line is None or OURS not in line.peers:
+            return NOT_MEASURED
         gloo = line.quiet_ratio("gloo", OURS)
-        text = words.time(median(line) / 2) + (f"; gloo {words.ratio(gloo)}" if gloo else "")
-        return Verdict(text, median(line) / 2 <= limit)
+        return _within(limit, line, median(line) / 2, f"; gloo {words.ratio(gloo)}" if gloo else "")
 
     return check
 

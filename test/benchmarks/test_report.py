@@ -7,7 +7,7 @@ import pytest
 from made_up import cell, made_up, peer, usual
 
 from benchmarks import compare, results
-from benchmarks.peers import EXCHANGE, FLOOR, OURS, OURS_IN_C, OURS_WIDE
+from benchmarks.peers import EXCHANGE, FLOOR, OURS, OURS_IN_C, OURS_SHARED, OURS_WIDE
 from benchmarks.report import aims, page
 from benchmarks.results import Results
 
@@ -146,6 +146,26 @@ def test_handing_over_is_as_fast_as_the_faster_of_shared_memory_and_the_kernel()
     assert verdicts[0] == [f"{told} (wanted 300 us, the floor and handing the data over alone: 403 us)", "out of reach"]
     assert verdicts[1] == [f"{told} (wanted 300 us, the floor and handing the data over alone: 303 us)", "out of reach"]
     assert verdicts[2] == [told, "**missed**"]
+
+
+@pytest.mark.parametrize("bare, verdict", [(4.4e6, "**missed**"), (4.6e6, "out of reach"), (5.1e6, "**missed**")])
+def test_tensors_in_shared_memory_are_bound_by_summing_them_unless_ours_is_faster(bare: float, verdict: str) -> None:
+    peers = {OURS: peer(8100.0), OURS_SHARED: peer(5000.0)}  # 1.8x: 4.5 ms
+    run = made_up([cell("all_reduce", 64 << 20, peers, style="direct")])
+    run.values["before"] = {**run.values["before"], "sums": [{"bytes": 64 << 20, "sum_ns": bare}]}
+    run.values["after"] = {**run.values["after"], "sums": [{"bytes": 64 << 20, "sum_ns": 2 * bare}]}
+    rows = {(what, target): rest for what, target, *rest in aims.rows(run)}
+    told, judged = rows["all_reduce 64 MiB, tensors allocated by the backend", "1.8x other tensors"]
+    assert judged == verdict
+    assert ("wanted 4.50 ms, summing the tensors where they lie alone: 4.60 ms" in told) == (judged == "out of reach")
+
+
+@pytest.mark.parametrize("took, verdict", [(60.0, "reached"), (75.0, "?"), (90.0, "**missed**")])
+def test_a_noisy_message_is_judged_where_noise_cannot_change_the_answer(took: float, verdict: str) -> None:
+    run = made_up([cell("message", 32 << 10, {OURS: peer(took, drift=1.1)}, style="own")])
+    rows = {(what, target): rest for what, target, *rest in aims.rows(run)}
+    told, judged = rows["message of 512 B and 8 tensors of 4 KiB, one way", "40 us"]
+    assert judged == verdict, told
 
 
 @pytest.mark.parametrize("rate, verdict", [(100, "**missed**"), (300, "out of reach")])

@@ -19,6 +19,7 @@ from benchmarks.sampling import Limits
 @pytest.mark.timeout(300)
 def test_a_small_run_writes_samples_that_a_page_is_made_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "handover", partial(machine.handover, sizes=(4096, 65536)))  # all sizes: 15 s
+    monkeypatch.setattr(machine, "sums", partial(machine.sums, sizes=(4096, 65536), seconds=0.1))
     plan = Plan(
         "quick",
         ranks=[2],
@@ -54,6 +55,7 @@ def test_a_small_run_writes_samples_that_a_page_is_made_of(tmp_path: Path, monke
     assert found.values["machine"]["cores_usable"] >= 1
     assert found.values["before"]["placement"] or found.cores == 1
     assert found.values["ceiling"][0]["copies"]
+    assert [tensor["bytes"] for tensor in found.values["after"]["sums"]] == ([] if found.cores == 1 else [4096, 65536])
     assert found.values["python_level"]["footprint"]["2"].keys() == {
         "idle share of a core",
         "waiting share of a core",
