@@ -17,6 +17,10 @@ class Bound:
     seconds: float
     what: str  # takes so long
 
+    def forbids(self, wanted: float, ours: float) -> bool:
+        """Whether no backend can take `wanted` seconds, when ours takes `ours`: what ours beats is no bound."""
+        return wanted < self.seconds <= ours
+
     def __str__(self) -> str:
         return f"{self.what} alone: {words.time(self.seconds)}"
 

@@ -124,7 +124,8 @@ def gloo_or_ceiling(operation: str) -> Check:
             """Where neither could be had."""
             ideal, least = tables.copying_alone(results, line), bounds.least(results, line)
             wanted = max(median(line, peer) / 5, (ideal or 0.0) / 0.7)
-            return "" if least is None or least.seconds <= wanted else f" (wanted {words.time(wanted)}, {least})"
+            told = least is not None and least.forbids(wanted, median(line))
+            return f" (wanted {words.time(wanted)}, {least})" if told else ""
 
         lines = results.lines(style="dist", ranks=2, operation=operation, dtype="float32")
         large = (line for line in lines if line.size >= 64 * KIB)
@@ -229,9 +230,11 @@ def communication(factor: float, step: str, staged: bool = True) -> Check:
         verdict = Verdict(f"{words.time(ours)}; gloo {words.time(gloo)}", ours <= 0 or gloo / ours >= factor)
         # Ranks that have a processor each at most: while it copies, it computes nothing.
         least = bounds.handed_over(results, "all_reduce", line.ranks, DDP_BYTES) if staged else None
-        if verdict.met or line.ranks < results.cores or least is None or least <= gloo / factor:
+        if verdict.met or line.ranks < results.cores or least is None:
             return verdict
         bound = bounds.Bound(least, bounds.HANDING_OVER)
+        if not bound.forbids(gloo / factor, ours):
+            return verdict
         return Verdict(f"{verdict.measured}; wanted {words.time(gloo / factor)}, {bound}", False, forbidden=True)
 
     return check

@@ -35,9 +35,9 @@ def median(line: Line, peer: str = OURS) -> float:
 
 
 def bounded(verdict: Verdict, results: Results, line: Line, wanted: float, ours: str = OURS) -> Verdict:
-    """Where no backend could take as little as `wanted`, the verdict says why. What ours beats is no bound."""
+    """Where no backend could take as little as `wanted`, the verdict says why."""
     bound = bounds.least(results, line, staged=ours != OURS_SHARED)
-    if verdict.met is not False or bound is None or not wanted < bound.seconds <= median(line, ours):
+    if verdict.met is not False or bound is None or not bound.forbids(wanted, median(line, ours)):
         return verdict
     return Verdict(f"{verdict.measured}; wanted {words.time(wanted)}, {bound}", False, forbidden=True)
 

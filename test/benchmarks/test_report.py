@@ -168,7 +168,7 @@ def test_a_noisy_message_is_judged_where_noise_cannot_change_the_answer(took: fl
     assert judged == verdict, told
 
 
-@pytest.mark.parametrize("rate, verdict", [(100, "**missed**"), (300, "out of reach")])
+@pytest.mark.parametrize("rate, verdict", [(100, "**missed**"), (300, "out of reach"), (600, "**missed**")])
 def test_a_training_step_is_bound_by_handing_its_gradients_over(rate: int, verdict: str) -> None:
     step = cell("ddp_step", 0, {OURS: peer(150e3), "gloo": peer(200e3), FLOOR: peer(100e3)}, style="step")
     run = made_up([step])
