@@ -18,12 +18,10 @@
 #include <unistd.h>
 
 #include "median.h"
-#include "pin.h"
-#include "rank_process.h"
+#include "pair.h"
 #include "streaming.h"
-#include "sync.h"
 
-enum { kMost = 4001, kLeast = 5, kLargestPiece = 1 << 20, kLargestWindow = 2 << 20, kSpins = 20000, kMostWays = 72 };
+enum { kMost = 4001, kLargestPiece = 1 << 20, kLargestWindow = 2 << 20, kMostWays = 72 };
 
 typedef void (*copying)(char*, const char*, size_t);
 
@@ -56,11 +54,7 @@ struct place {
   char* own;
 };
 
-static void* region;
 static char* shared;
-static int rank;
-
-static void meet(void) { sync_wait(region, rank, 2, kSpins, 60); }
 
 static struct times faster(struct times a, struct times b) { return a.in + a.out <= b.in + b.out ? a : b; }
 
@@ -105,9 +99,7 @@ static struct times measure(const struct way* way, const struct tensor* tensor, 
     const struct times spent = hand_over(way, tensor, &step);
     in[count] = spent.in;
     out[count] = spent.out;
-    if (rank == 0) *sync_word(region, 0) = sync_now() < end || count + 1 < kLeast;
-    meet();
-    more = (int)*sync_word(region, 0);
+    more = one_more(count + 1, end);
   }
   return slower((struct times){median(in, count), median(out, count)});
 }
@@ -151,9 +143,7 @@ static int64_t pull(const struct tensor* tensor, size_t piece, double seconds) {
     const int64_t begin = sync_now();
     failed |= pull_once(&from, tensor, piece);
     spent[count] = sync_now() - begin;
-    if (rank == 0) *sync_word(region, 0) = sync_now() < end || count + 1 < kLeast;
-    meet();
-    more = (int)*sync_word(region, 0);
+    more = one_more(count + 1, end);
   }
   return slower((struct times){failed ? INT64_MAX / 4 : median(spent, count), 0}).in;
 }
@@ -174,11 +164,8 @@ static char* allocate(size_t bytes) {
 
 int main(int argc, char** argv) {
   if (argc < 5) return 2;
-  region = mmap(NULL, 2 * kSyncSamples, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   shared = mmap(NULL, 2 * kLargestWindow, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-  if (region == MAP_FAILED || shared == MAP_FAILED) return 1;
-  rank = fork_rank() == 0 ? 1 : 0;
-  pin_to(atoi(argv[2 + rank]));
+  if (shared == MAP_FAILED || part(argv + 2) != 0) return 1;
   for (int i = 4; i < argc; ++i) {
     const size_t bytes = strtoull(argv[i], NULL, 10); /* a power of two, 64 at least */
     const struct tensor tensor = {allocate(bytes), allocate(bytes), bytes};

@@ -14,26 +14,20 @@
 #include <unistd.h>
 
 #include "median.h"
-#include "pin.h"
-#include "rank_process.h"
+#include "pair.h"
 #include "streaming.h"
-#include "sync.h"
 
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25
 #endif
 
-enum { kMost = 1001, kLeast = 5, kSpins = 20000, kPiece = 256 << 10, kHugePage = 2 << 20, kWays = 8 };
-
-static void* region;
-static int rank;
-
-static void meet(void) { sync_wait(region, rank, 2, kSpins, 60); }
+enum { kMost = 1001, kPiece = 256 << 10, kHugePage = 2 << 20, kWays = 8 };
 
 static int64_t slower(int64_t mine) {
-  *sync_word(region, rank) = mine;
+  int64_t* both = sync_samples(region);
+  both[rank] = mine;
   meet();
-  const int64_t first = *sync_word(region, 0), second = *sync_word(region, 1);
+  const int64_t first = both[0], second = both[1];
   meet();
   return first > second ? first : second;
 }
@@ -73,10 +67,7 @@ static int64_t measure(float* const tensors[2], const float* fresh, size_t count
     }
     spent[done] = sync_now() - begin;
     meet(); /* nobody writes anew what the other still reads */
-    if (rank == 0) *sync_word(region, 0) = sync_now() < end || done + 1 < kLeast;
-    meet();
-    more = (int)*sync_word(region, 0);
-    meet();
+    more = one_more(done + 1, end);
   }
   return slower(median(spent, done));
 }
@@ -86,8 +77,6 @@ int main(int argc, char** argv) {
   enum { kSizes = 16 };
   char* shared[kSizes] = {NULL};
   const int sizes = argc - 4 < kSizes ? argc - 4 : kSizes;
-  region = mmap(NULL, 2 * kSyncSamples, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (region == MAP_FAILED) return 1;
   for (int i = 0; i < sizes; ++i) { /* a power of two, 128 at least; two tensors, each in pages of its own */
     const size_t room = (strtoull(argv[4 + i], NULL, 10) + kHugePage - 1) / kHugePage * kHugePage;
     char* memory = mmap(NULL, 2 * room + kHugePage, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -95,8 +84,7 @@ int main(int argc, char** argv) {
     shared[i] = memory + (kHugePage - (uintptr_t)memory % kHugePage) % kHugePage;
     memset(shared[i], 1, 2 * room);
   }
-  rank = fork_rank() == 0 ? 1 : 0;
-  pin_to(atoi(argv[2 + rank]));
+  if (part(argv + 2) != 0) return 1;
   for (int i = 0; i < sizes; ++i) {
     const size_t bytes = strtoull(argv[4 + i], NULL, 10), room = (bytes + kHugePage - 1) / kHugePage * kHugePage;
     float* const tensors[2] = {(float*)shared[i], (float*)(shared[i] + room)};

@@ -1,6 +1,7 @@
 """What no backend can go below, measured in the same run: flags must cross, and the least of the data be copied."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from benchmarks import intervals
 from benchmarks.operations import OPERATIONS
@@ -55,12 +56,16 @@ def _moving(results: Results, line: Line) -> Bound | None:
     return max(known, key=lambda bound: bound.seconds, default=None)
 
 
+def _around(results: Results, measure: str) -> list[dict[str, Any]]:
+    """What the measure found before and after the run."""
+    return [tensor for moment in ("before", "after") for tensor in results.values[moment].get(measure, [])]
+
+
 def _summing(results: Results, line: Line) -> Bound | None:
     """An all_reduce of two ranks' tensors where they lie: in the fastest way before or after the run, of this size."""
     if line.operation != "all_reduce" or line.ranks != 2:
         return None
-    found = [tensor for moment in ("before", "after") for tensor in results.values[moment].get("sums", [])]
-    took = [tensor["sum_ns"] * 1e-9 for tensor in found if tensor["bytes"] == line.size]
+    took = [tensor["sum_ns"] * 1e-9 for tensor in _around(results, "sums") if tensor["bytes"] == line.size]
     return Bound(min(took), SUMMING) if took else None
 
 
@@ -85,7 +90,7 @@ def handed_over(results: Results, operation: str, ranks: int, size: int) -> floa
     if operation not in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all"):
         return None
     given, taken = _given(operation, ranks), _taken(operation, ranks)
-    found = [tensor for moment in ("before", "after") for tensor in results.values[moment].get("handover", [])]
+    found = _around(results, "handover")
     nearest = max((tensor["bytes"] for tensor in found if tensor["bytes"] <= given * size), default=0)
     costs = []
     for tensor in found:
