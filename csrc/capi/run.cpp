@@ -18,6 +18,11 @@ namespace {
          " ranks";
 }
 
+[[gnu::cold]] Status refuse_own_block(std::size_t sent, std::size_t expected) {
+  return refuse(Op::kAllToAll, "this rank sends " + std::to_string(sent) + " elements to itself, and expects " +
+                                   std::to_string(expected) + " from itself");
+}
+
 bool outside(std::int32_t value, std::size_t size) { return static_cast<std::uint32_t>(value) >= size; }
 
 // Everything about a call but its buffers.
@@ -95,6 +100,9 @@ Status run_whole(Communicator& group, Call& call, Buffer send, Buffer recv, std:
   const bool elsewhere = info(call.op).has_root && spec.rank != call.root;
   if (call.op == Op::kAllToAll && (given.counts == nullptr) != (given.recv_counts == nullptr)) {
     return refuse(call.op, "give both counts and recv_counts, or neither");
+  }
+  if (call.op == Op::kAllToAll && given.counts != nullptr && given.counts[spec.rank] != given.recv_counts[spec.rank]) {
+    return refuse_own_block(given.counts[spec.rank], given.recv_counts[spec.rank]);
   }
   const Buffer send(given, Buffer::kSend, elsewhere ? traffic.send_elsewhere : traffic.send);
   const Buffer recv(given, Buffer::kRecv, elsewhere ? traffic.recv_elsewhere : traffic.recv);
