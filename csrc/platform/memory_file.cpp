@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
@@ -120,20 +121,61 @@ void* map_aligned(const Fd& fd, std::size_t bytes) {
   return base;
 }
 
+// A part that was made private, which a child inherits: what is lent has a hole there. Free while it has no bytes.
+struct Hole {
+  std::atomic<std::byte*> begin{nullptr};
+  std::atomic<std::size_t> bytes{0};
+};
+
 // What a child gets. It has it from its parent as memory like any other afterwards, and so have its own children.
+// Read between fork() and exec() of a program with threads: nothing here may lock or allocate. One thread at a time changes it.
 struct Lent {
   std::atomic<std::byte*> base{nullptr};
   std::atomic<std::size_t> bytes{0};
   std::atomic<int> fd{-1};
+  std::array<Hole, 64> holes;  // what is withdrawn beyond that is lost to children, with what lies before the next hole
 };
 Lent lent;
+
+void add_hole(std::byte* begin, std::size_t bytes) {
+  for (Hole& hole : lent.holes) {
+    if (hole.bytes != 0) continue;
+    hole.begin = begin;
+    hole.bytes = bytes;
+    return;
+  }
+}
+
+void remove_hole(const std::byte* begin) {
+  for (Hole& hole : lent.holes) {
+    if (hole.bytes != 0 && hole.begin == begin) hole.bytes = 0;
+  }
+}
+
+// The first hole at `from` or behind it, or `end`; where it ends in `after`.
+std::byte* next_hole(std::byte* from, std::byte* end, std::byte*& after) {
+  std::byte* next = after = end;
+  for (const Hole& hole : lent.holes) {
+    std::byte* const begin = hole.begin;
+    if (hole.bytes == 0 || begin < from || begin >= next) continue;
+    next = begin;
+    after = begin + hole.bytes;
+  }
+  return next;
+}
 
 void take_lent() {
   std::byte* const base = lent.base.exchange(nullptr);
   if (base == nullptr) return;
-  // Nowhere else. Not at all where some of it was made private, which the child has inherited.
-  constexpr int kFlags = MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
-  [[maybe_unused]] const void* mapped = ::mmap(base, lent.bytes, PROT_READ | PROT_WRITE, kFlags, lent.fd, 0);
+  std::byte* const end = base + lent.bytes;
+  constexpr int kFlags = MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED_NOREPLACE;  // nowhere else
+  for (std::byte *from = base, *after = nullptr; from < end; from = after) {
+    std::byte* const to = next_hole(from, end, after);
+    if (to == from) continue;
+    [[maybe_unused]] const void* mapped = ::mmap(from, static_cast<std::size_t>(to - from), PROT_READ | PROT_WRITE,
+                                                 kFlags, lent.fd, static_cast<off_t>(from - base));
+  }
+  for (Hole& hole : lent.holes) hole.bytes = 0;  // the next mapping that is lent is another one
 }
 
 }  // namespace
@@ -185,7 +227,9 @@ Status make_private(std::byte* data, std::size_t bytes) {
   if (fresh == MAP_FAILED) return system_error("Cannot get " + format_byte_size(bytes) + " of private memory", errno);
   map_pages(static_cast<std::byte*>(fresh), bytes, Access::kWrite);
   std::memcpy(fresh, data, bytes);
+  add_hole(data, bytes);
   if (::mremap(fresh, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, data) != MAP_FAILED) return {};
+  remove_hole(data);
   const Status status = system_error("Cannot put private memory in the place of shared memory", errno);
   ::munmap(fresh, bytes);
   return status;
@@ -195,6 +239,7 @@ Status share_pages(const Fd& fd, std::size_t offset, std::byte* data, std::size_
   constexpr int kFlags = MAP_SHARED | MAP_NORESERVE | MAP_FIXED;
   if (::mmap(data, bytes, PROT_READ | PROT_WRITE, kFlags, fd.get(), static_cast<off_t>(offset)) == MAP_FAILED)
     return system_error("Cannot map " + format_byte_size(bytes) + " of shared memory again", errno);
+  remove_hole(data);
   return keep_out_of_children(data, bytes);
 }
 

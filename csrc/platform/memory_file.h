@@ -33,7 +33,8 @@ void unmap_memory(std::byte* base, std::size_t bytes);
 void lend_to_children(const Fd& fd, std::byte* base, std::size_t bytes);
 
 // Puts private memory with the same contents in the place of some whole pages of a mapping of it: who has the file mapped elsewhere
-// sees and changes it no longer. share_pages puts the file's pages there again.
+// sees and changes it no longer, and forked children inherit it. share_pages puts the file's pages there again. Of what is lent, one
+// thread at a time.
 Status make_private(std::byte* data, std::size_t bytes);
 Status share_pages(const Fd& fd, std::size_t offset, std::byte* data, std::size_t bytes);
 

@@ -204,6 +204,33 @@ TEST(MemoryFile, ForkedChildrenInheritWhatWasMadePrivate) {
   EXPECT_EQ(parent.wait(), 0);
 }
 
+TEST(MemoryFile, ForkedChildrenHaveWhatLiesAroundWhatWasMadePrivate) {
+  Child parent([] {
+    constexpr std::size_t kPages = 9;
+    MemoryFile file;
+    std::byte* base = nullptr;
+    if (!create_memory_file("test", kPages * kPage, file).ok()) return 10;
+    if (!map_memory_file(file.fd, kPages * kPage, base).ok()) return 11;
+    const auto page = [&](std::size_t index) { return base + index * kPage; };
+    for (std::size_t i = 0; i < kPages; ++i) std::memset(page(i), static_cast<int>(i), kPage);
+    lend_to_children(file.fd, base, kPages * kPage);
+    // Private: 1, 4 and 5, 8; for a while 6.
+    if (!make_private(page(4), 2 * kPage).ok() || !make_private(page(1), kPage).ok()) return 12;
+    if (!make_private(page(6), kPage).ok() || !make_private(page(8), kPage).ok()) return 13;
+    if (!share_pages(file.fd, 6 * kPage, page(6), kPage).ok()) return 14;
+    Child child([&] {
+      for (std::size_t i = 0; i < kPages; ++i) {
+        if (!all_are(page(i), kPage, static_cast<unsigned char>(i))) return static_cast<int>(1 + i);
+      }
+      std::memset(base, 77, kPages * kPage);  // its own
+      return 0;
+    });
+    const int ended = child.wait();
+    return all_are(page(2), kPage, 2) && all_are(page(4), kPage, 4) ? ended : 20;
+  });
+  EXPECT_EQ(parent.wait(), 0);
+}
+
 TEST(MemoryFile, AFileSizeLimitIsAnErrorAndNotASignal) {
   Child child([] {
     const rlimit limit{kPage, kPage};
