@@ -116,7 +116,7 @@ bool HostArena::share_withdrawn(const Block& block) {
   Status status;
   std::erase_if(withdrawn_, [&](const Withdrawn& part) {
     if (!part.meets(block.offset, block.bytes)) return false;
-    if (status.ok()) status = share_pages(file_.fd, part.offset, base_ + part.offset, part.bytes);
+    if (status.ok() && part.is_private) status = share_pages(file_.fd, part.offset, base_ + part.offset, part.bytes);
     return true;
   });
   if (!status.ok()) log(LogLevel::kWarning, status.message());
@@ -145,9 +145,10 @@ Status HostArena::withdraw(const std::byte* data, std::size_t bytes, std::functi
   const std::size_t offset = offset_of(data);
   bytes = RangeAllocator::rounded(bytes);
   const std::lock_guard lock(mutex_);
-  if (Status status = make_private(base_ + offset, bytes); !status.ok()) return status;
-  withdrawn_.push_back({offset, bytes, std::move(unwritable)});
-  return {};
+  Withdrawn& part = withdrawn_.emplace_back(offset, bytes, std::move(unwritable));
+  Status status = make_private(base_ + offset, bytes);
+  part.is_private = status.ok();
+  return status;
 }
 
 bool HostArena::settled(const Block& block) const {

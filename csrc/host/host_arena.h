@@ -79,6 +79,7 @@ class HostArena {
     std::size_t offset = 0;
     std::size_t bytes = 0;
     std::function<bool()> unwritable;
+    bool is_private = false;  // else there was no memory for that: nobody may have it before it is settled
     bool meets(std::size_t begin, std::size_t size) const { return begin < offset + bytes && offset < begin + size; }
   };
 
