@@ -25,7 +25,8 @@ namespace {
 
 constexpr Nanos kPatience = std::chrono::seconds(1);  // a stranger that connects and says nothing is dropped after this
 
-constexpr int kLimboTick = 20;  // ms between looks while memory waits in limbo
+constexpr int kLimboTick = 20;    // ms between looks while memory waits in limbo
+constexpr int kBlindTick = 1000;  // the same while nobody can ring
 
 std::atomic<int> keeper_bell{-1};  // eventfd of the running keeper
 
@@ -67,15 +68,26 @@ int look_after_memory() {
   return next ? static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(*next - now).count()) : -1;
 }
 
+// For ever: peers would take the end of this thread for the end of its process. What refuses to wait now may do so again.
 void keep(HostArena& arena, const Fd& listener, const Fd& bell) {
+  pollfd waiting[2] = {{listener.get(), POLLIN, 0}, {bell.get(), POLLIN, 0}};
+  const auto& [visitors, bells] = waiting;
   int patience = -1;
   for (;;) {
-    pollfd waiting[2] = {{listener.get(), POLLIN, 0}, {bell.get(), POLLIN, 0}};
-    if (::poll(waiting, 2, patience) < 0 && errno != EINTR) return;
+    if (::poll(waiting, 2, patience) < 0) {
+      for (pollfd& each : waiting) each.revents = 0;
+      ::poll(nullptr, 0, kLimboTick);  // at a limit of the process
+    }
+    for (pollfd& each : waiting) {
+      if ((each.revents & POLLNVAL) != 0)
+        each.fd = -1;  // a program has closed what is not its own; poll() passes it over
+    }
     std::uint64_t rung = 0;
-    if ((waiting[1].revents & POLLIN) != 0 && ::read(bell.get(), &rung, sizeof(rung)) < 0) return;
-    accept_peer(arena, listener);
+    [[maybe_unused]] const bool read =
+        (bells.revents & POLLIN) != 0 && ::read(bells.fd, &rung, sizeof(rung)) == sizeof(rung);
+    if ((visitors.revents & POLLIN) != 0) accept_peer(arena, listener);
     patience = look_after_memory();
+    if (bells.fd < 0 && patience < 0) patience = kBlindTick;
   }
 }
 

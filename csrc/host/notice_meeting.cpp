@@ -92,14 +92,16 @@ Status NoticeMeeting::look(const Member& member, std::string& value, bool& found
 
 // The others of whom nothing is known: so that one attempt names all that did not come.
 std::string NoticeMeeting::absent(const Member& awaited) {
-  constexpr Nanos kPatience = std::chrono::milliseconds(50);
+  constexpr Nanos kLeast = std::chrono::milliseconds(1);  // who is there answers sooner
+  const Deadline patience(std::chrono::milliseconds(50));
   std::string names;
   for (std::size_t index = 0; index < members_.size(); ++index) {
     Member& member = members_[index];
     std::string ignored;
     bool found = false;
     if (&member == &awaited) continue;
-    if (reach(member, Deadline(kPatience)).ok() && look(member, ignored, found).ok() && found) continue;
+    if (reach(member, Deadline(std::max(kLeast, patience.left()))).ok() && look(member, ignored, found).ok() && found)
+      continue;
     names += (names.empty() ? ", nor did rank " : ", ") + std::to_string(index);
   }
   return names;
