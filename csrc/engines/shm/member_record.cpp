@@ -7,7 +7,7 @@ namespace customccl::shm {
 namespace {
 
 constexpr const char* kFailure = "customccl-failed";
-constexpr const char* kFormat = "customccl-2";  // first word of every record
+constexpr const char* kFormat = "customccl-3";  // first word of every record
 
 Status failure_from(std::istringstream& words) {
   int code = 0;
@@ -30,7 +30,7 @@ std::string MemberRecord::failure(const Status& why) {
 std::string MemberRecord::to_text() const {
   std::ostringstream text;
   text << kFormat << ' ' << arena << ' ' << block_offset << ' ' << presence_offset << ' ' << presence << ' '
-       << slot_bytes << ' ' << ring_bytes << ' ' << size << ' ' << to_string(cpus);
+       << slot_bytes << ' ' << ring_bytes << ' ' << one_shot_bytes << ' ' << size << ' ' << to_string(cpus);
   return text.str();
 }
 
@@ -43,7 +43,7 @@ Status MemberRecord::from_text(const std::string& text, MemberRecord& out) {
     if (Status status = failure_from(words); !status.ok()) return status;
   }
   words >> out.arena >> out.block_offset >> out.presence_offset >> out.presence >> out.slot_bytes >> out.ring_bytes >>
-      out.size >> cpus;
+      out.one_shot_bytes >> out.size >> cpus;
   if (!words || format != kFormat) {
     return {Code::kUnreachable,
             "it says \"" + text.substr(0, 400) +

@@ -17,6 +17,7 @@ struct MemberRecord {
   std::uint64_t presence = 0;         // what the word holds while the group lives, so an old record is recognised
   std::uint64_t slot_bytes = 0;       // staging slot it proposes; the smallest wins
   std::uint64_t ring_bytes = 0;       // message ring it proposes, likewise
+  std::uint64_t one_shot_bytes = 0;   // up to which reductions take one shot (select.cpp), likewise
   int size = 0;
   CpuSet cpus;
 

@@ -108,6 +108,7 @@ Status Members::announce(Bootstrap& bootstrap, std::string& text) {
   readers_.resize(size);
   slot_bytes_ = proposed_slot_bytes(*arena_, spec_.size);
   ring_bytes_ = proposed_ring_bytes(*arena_, spec_.size);
+  one_shot_bytes_ = settings().one_shot_bytes;
 
   MemberRecord record;
   if (Status status = ArenaAddress::own(record.arena); !status.ok()) return status;
@@ -116,6 +117,7 @@ Status Members::announce(Bootstrap& bootstrap, std::string& text) {
   record.presence = presence_.number();
   record.slot_bytes = slot_bytes_;
   record.ring_bytes = ring_bytes_;
+  record.one_shot_bytes = one_shot_bytes_;
   record.size = spec_.size;
   record.cpus = affinity();
   text = record.to_text();
@@ -163,6 +165,7 @@ Status Members::learn(int member, const std::string& text, const Deadline& deadl
     return {status.code, who + ": " + status.message(), status.culprit >= 0 ? status.culprit : global_rank(member)};
   slot_bytes_ = std::min<std::size_t>(slot_bytes_, record.slot_bytes);
   ring_bytes_ = std::min<std::size_t>(ring_bytes_, record.ring_bytes);
+  one_shot_bytes_ = std::min<std::size_t>(one_shot_bytes_, record.one_shot_bytes);
   cpus_ |= record.cpus;
   pids_[index] = record.arena.pid;
   identity_ = (identity_ ^ record.presence) * 0x9e3779b97f4a7c15;  // in the order of ranks

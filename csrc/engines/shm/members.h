@@ -36,7 +36,8 @@ class Members {
   // A number that no other group has: memory of an earlier group is never taken for this one's.
   std::uint64_t identity() const { return identity_; }
   std::size_t slot_bytes() const { return slot_bytes_; }  // agreed by all
-  std::size_t ring_bytes() const { return ring_bytes_; }  // agreed too
+  std::size_t ring_bytes() const { return ring_bytes_; }  // agreed too, and so is this
+  std::size_t one_shot_bytes() const { return one_shot_bytes_; }
   bool processor_each() const { return processor_each_; }
   // Whether the members may run on as many processors as they are, by the records that all have read: agreed too.
   bool enough_processors() const { return enough_processors_; }
@@ -156,6 +157,7 @@ class Members {
   std::uint64_t generation_ = 0;
   std::size_t slot_bytes_ = 0;
   std::size_t ring_bytes_ = 0;
+  std::size_t one_shot_bytes_ = 0;
   bool peers_elsewhere_ = true;  // in no peer's process this rank's
   bool processor_each_ = false;
   bool enough_processors_ = false;

@@ -2,9 +2,9 @@
 
 #include "engines/shm/algorithm.h"
 #include "platform/cpu.h"
-#include "platform/settings.h"
 
-// Which algorithm carries out a call. Every rank must choose alike, so only what the fingerprint covers may be looked at.
+// Which algorithm carries out a call. Every rank must choose alike, so only what the fingerprint covers, and what the members have agreed
+// on, may be looked at.
 
 namespace customccl::shm {
 
@@ -21,7 +21,7 @@ std::size_t one_shot_limit(const Context& context, DType dtype) {
   const std::size_t slot = context.staging.slot_bytes();
   // Everybody reads everything and adds everything, so the limit shrinks as the group grows. Where ranks share processors, a second
   // wait is one for their turn.
-  const std::size_t in_all = settings().one_shot_bytes * (context.members.enough_processors() ? 1 : 4);
+  const std::size_t in_all = context.members.one_shot_bytes() * (context.members.enough_processors() ? 1 : 4);
   const std::size_t limit = std::min(in_all / static_cast<std::size_t>(context.size()), slot);
   if (context.size() != 2) return limit;
   // Two ranks read no more in one shot than in two: what counts is one wait less, and later the adding done twice. It pays up to what
