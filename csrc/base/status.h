@@ -29,10 +29,10 @@ struct [[nodiscard]] Status {
 
   Status() = default;
   // Cold: what leads to an error, its text above all, is kept away from the code that runs while all is well.
-  [[gnu::cold, gnu::noinline]] Status(Code code_, std::string message, int culprit_ = -1)
-      : code(code_), culprit(culprit_), message_(std::make_unique<std::string>(std::move(message))) {}
-  Status(const Status& other) : code(other.code), culprit(other.culprit) {
-    if (other.message_ != nullptr) message_ = std::make_unique<std::string>(*other.message_);
+  [[gnu::cold, gnu::noinline]] Status(Code code_, std::string message, int culprit_ = -1) noexcept
+      : code(code_), culprit(culprit_), message_(kept(std::move(message))) {}
+  Status(const Status& other) noexcept : code(other.code), culprit(other.culprit) {
+    if (other.message_ != nullptr) message_ = kept(*other.message_);
   }
   Status(Status&&) noexcept = default;
   Status& operator=(const Status& other) { return *this = Status(other); }
@@ -47,10 +47,22 @@ struct [[nodiscard]] Status {
   // A whole sentence or two, for a person.
   const std::string& message() const {
     static const auto& none = *new std::string();
-    return message_ == nullptr ? none : *message_;
+    static const auto& lost = *new std::string("there was no memory for saying why");
+    if (message_ != nullptr) return *message_;
+    return ok() ? none : lost;
   }
 
  private:
+  // Nothing where there is no memory: an error is told all the same.
+  template <class Text>
+  [[gnu::cold]] static std::unique_ptr<std::string> kept(Text&& message) noexcept {
+    try {
+      return std::make_unique<std::string>(std::forward<Text>(message));
+    } catch (...) {
+      return nullptr;
+    }
+  }
+
   std::unique_ptr<std::string> message_;
 };
 

@@ -26,13 +26,17 @@ c10::IValue result_value(Code code) {
   return {static_cast<std::int64_t>(result)};
 }
 
+c10::SmallVector<at::Tensor, 2> together(at::TensorList inputs, at::TensorList outputs) {
+  c10::SmallVector<at::Tensor, 2> all(inputs.begin(), inputs.end());
+  if (outputs.data() != inputs.data()) all.append(outputs.begin(), outputs.end());
+  return all;
+}
+
 }  // namespace
 
 TensorTask::TensorTask(PreparedCall&& prepared, Nanos limit, at::TensorList inputs, at::TensorList outputs,
                        Clock::time_point begun)
-    : Task(prepared.call(), limit), prepared_(std::move(prepared)), begun_(begun) {
-  kept_.append(inputs.begin(), inputs.end());
-  if (outputs.data() != inputs.data()) kept_.append(outputs.begin(), outputs.end());
+    : Task(prepared.call(), limit), kept_(together(inputs, outputs)), prepared_(std::move(prepared)), begun_(begun) {
   prepared_.attach(call());
 }
 

@@ -28,8 +28,8 @@ class TensorTask final : public Task {
   void completed() override;
 
  private:
-  PreparedCall prepared_;
   c10::SmallVector<at::Tensor, 2> kept_;
+  PreparedCall prepared_;  // after what may fail for want of memory: whoever gave it still has it then
   Clock::time_point begun_;
   std::mutex mutex_;
   bool fired_ = false;

@@ -25,15 +25,21 @@ Lane::Begun CollectiveLane::begin(Operation& op, int looks, Status& failure) {
     return Begun::kNot;
   count(1);
   op.sequence = take_number();
-  Step step = engine_.start(op, failure);
+  Step step = Step::kFailed;
   const auto over = [&] {
     do {
       step = engine_.advance(op, failure);
     } while (step == Step::kMoved);
     return step != Step::kWaiting;
   };
-  if (step == Step::kMoved) [[likely]]
-    look_until(looks, over);
+  try {
+    step = engine_.start(op, failure);
+    if (step == Step::kMoved) [[likely]]
+      look_until(looks, over);
+  } catch (const std::exception& error) {
+    step = Step::kFailed;
+    failure = failure_of(error);
+  }
   if (step != Step::kDone) [[unlikely]]
     return Begun::kUnderWay;
   count(-1);
@@ -86,14 +92,13 @@ Task& CollectiveLane::pop() {
 }
 
 Status CollectiveLane::find_failure(Finished& finished) {
-  if (head_ == nullptr) return {};
-  if (!engine_.diagnose(head_->operation()).ok()) {
-    // What a peer published before it died or left still counts: take that first, then see whether anything is missing.
-    advance(finished);
-    if (!finished.failure.ok()) return finished.failure;
-    if (head_ == nullptr) return {};
-    if (Status status = engine_.diagnose(head_->operation()); !status.ok()) return status;
-  }
+  Status status = believe([&] { return head_ == nullptr ? Status{} : engine_.diagnose(head_->operation()); },
+                          [&] {
+                            advance(finished);
+                            return finished.failure.ok();
+                          });
+  if (!finished.failure.ok()) return finished.failure;
+  if (!status.ok()) return status;
   for (Task* task = head_; task != nullptr; task = next_of(*task)) {
     if (task->deadline().passed()) return group_.timed_out(engine_.awaited(head_->operation()));
   }
@@ -101,9 +106,12 @@ Status CollectiveLane::find_failure(Finished& finished) {
 }
 
 void CollectiveLane::drop_all(const Status& why, Finished& finished) {
-  if (head_started_) engine_.withdraw_tensors(head_->operation());
+  if (head_started_) {
+    engine_.abandon();
+    engine_.withdraw_tensors(head_->operation());
+  }
   while (head_ != nullptr) {
-    Status status = group_.explain(*head_, why);
+    Status status = explain(*head_, why);
     fail(pop(), std::move(status), finished);
   }
 }
@@ -117,5 +125,7 @@ std::vector<int> CollectiveLane::awaited_by(const Task& task) {
 }
 
 Status CollectiveLane::refusal(const Task& task) { return group_.refuse(task); }
+
+Status CollectiveLane::explain(const Task& task, const Status& why) const noexcept { return group_.explain(task, why); }
 
 }  // namespace customccl

@@ -36,6 +36,7 @@ class CollectiveLane final : public Lane {
   void end_group(const Status& why) override;
   Doorbell& bell() const override;
   Status refusal(const Task& task) override;
+  Status explain(const Task& task, const Status& why) const noexcept override;
   std::vector<int> awaited_by(const Task& task) override;
 
   void queue(Task& task);

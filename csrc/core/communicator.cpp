@@ -19,6 +19,18 @@ Doorbell& lonely_bell() {
   return bell;
 }
 
+// A task for a call that has begun and holds its lane's lock. Where there is no memory for one, the call is carried out first, as if it
+// were none that returns before its end: peers have seen it begin.
+template <class CarryOut>
+std::shared_ptr<Task> make_or(TaskMaker& maker, CarryOut&& carry_out) {
+  try {
+    return maker.make();
+  } catch (...) {
+    [[maybe_unused]] const Status status = carry_out();
+    throw;
+  }
+}
+
 }  // namespace
 
 Communicator::Communicator(GroupSpec spec, std::unique_ptr<Engine> engine, std::uint64_t first_number,
@@ -65,7 +77,13 @@ std::shared_ptr<Communicator> Communicator::unconnected(const GroupSpec& spec, c
   return group;
 }
 
-Communicator::~Communicator() { close(); }
+Communicator::~Communicator() {
+  close();
+  if (!inherited()) return;
+  // As a thread of the parent's may have left them within a change.
+  [[maybe_unused]] const auto* collectives = collectives_.release();
+  [[maybe_unused]] const auto* messages = messages_.release();
+}
 
 Lane& Communicator::lane_of(const Call& call) const {
   return is_message(call.op) ? static_cast<Lane&>(*messages_) : *collectives_;
@@ -91,6 +109,10 @@ Status Communicator::run_message(const Call& call, std::int32_t* source) {
     if (source != nullptr) *source = ended.source;
     return {};
   }
+  return run_message_on(call, begun, source);
+}
+
+Status Communicator::run_message_on(const Call& call, Lane::Begun begun, std::int32_t* source) {
   Task task(call, limit_of(call));
   messages_->continue_as(task, begun, nullptr);
   if (!task.done()) wait_for(*messages_, task);
@@ -113,7 +135,8 @@ bool Communicator::begin(const Call& call, Ended& ended, TaskMaker& maker) {
   if (is_message(call.op)) {
     const Lane::Begun begun = messages_->begin(call, looks(), ended);
     if (begun == Lane::Begun::kOver) return true;
-    const std::shared_ptr<Task> task = maker.make();
+    const auto carry_out = [&] { return run_message_on(call, begun, nullptr); };
+    const std::shared_ptr<Task> task = make_or(maker, carry_out);
     messages_->continue_as(*task, begun, task);
     look_after(*task, *messages_);
     return false;
@@ -123,7 +146,8 @@ bool Communicator::begin(const Call& call, Ended& ended, TaskMaker& maker) {
   const Lane::Begun begun = collectives_->begin(op, looks(), failure);
   ended.sequence = op.sequence;
   if (begun == Lane::Begun::kOver) return true;
-  const std::shared_ptr<Task> task = maker.make();
+  const auto carry_out = [&] { return run_on(op, begun, std::move(failure)); };
+  const std::shared_ptr<Task> task = make_or(maker, carry_out);
   collectives_->continue_as(*task, begun, op, looks(), std::move(failure), task);
   look_after(*task, *collectives_);
   return false;
@@ -204,11 +228,7 @@ void Communicator::end(const Status& why, bool leave) {
     if (!leave && failed_.load(std::memory_order_relaxed)) return;
     if (!failed_.load(std::memory_order_relaxed)) failure_ = why;
     failed_.store(true, std::memory_order_release);
-    if (!leave) {
-      engine_->fail(why);
-    } else if (collectives_->busy()) {
-      engine_->abandon();
-    }
+    if (!leave) engine_->fail(why);
   }
   collectives_->close(why);
   messages_->close(why);

@@ -62,7 +62,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // Collective: makes the memory anew. kSystem: there is no room for it, nothing was sent, and resume() may be called again.
   Status resume();
   bool suspended() const { return suspended_.load(std::memory_order_acquire); }
-  std::size_t staging_bytes() const { return collectives_->staging_bytes(); }
+  std::size_t staging_bytes() const { return inherited() ? 0 : collectives_->staging_bytes(); }
 
   // Ends the group on all ranks. The first reason wins.
   void abort(const std::string& why);
@@ -84,7 +84,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // For the lanes. What is said: core/explanations.cpp.
   void fail(const Status& why);
   Status timed_out(const std::vector<int>& awaited) const;
-  Status explain(const Task& task, const Status& why) const;
+  Status explain(const Task& task, const Status& why) const noexcept;
   Status refuse(const Task& task) const;
   int global_rank(int member) const;
   // At which threads sleep that wait for this group.
@@ -95,6 +95,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
                Doorbell& bell);
   [[gnu::cold, gnu::noinline]] Status refuse_forked(const Call& call) const;
   [[gnu::hot]] Status run_message(const Call& call, std::int32_t* source);
+  [[gnu::noinline]] Status run_message_on(const Call& call, Lane::Begun begun, std::int32_t* source);
   [[gnu::noinline]] Status run_on(const Operation& op, Lane::Begun begun, Status&& failure);
   // Sees to it that `task` completes.
   void look_after(const Task& task, Lane& lane);

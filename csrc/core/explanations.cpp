@@ -92,14 +92,18 @@ void Communicator::log_waiting(Lane& lane, const Task& task, Nanos& told) const 
                             list(lane.awaited(task)));
 }
 
-Status Communicator::explain(const Task& task, const Status& why) const {
-  const std::string data = describe_data(record_of(task.call(), task.operation().sequence));
-  return {why.code,
-          "customccl: " + describe_call(task) + " of group \"" + spec_.name + "\" failed on rank " +
-              std::to_string(global_rank(spec_.rank)) + ": " + why.message() + " (waited " +
-              seconds(task.deadline().elapsed()) + " of " + seconds(task.deadline().limit()) +
-              (data.empty() ? "" : "; " + data) + "). The group is closed. " + advice(why.code),
-          why.culprit};
+Status Communicator::explain(const Task& task, const Status& why) const noexcept {
+  try {
+    const std::string data = describe_data(record_of(task.call(), task.operation().sequence));
+    return {why.code,
+            "customccl: " + describe_call(task) + " of group \"" + spec_.name + "\" failed on rank " +
+                std::to_string(global_rank(spec_.rank)) + ": " + why.message() + " (waited " +
+                seconds(task.deadline().elapsed()) + " of " + seconds(task.deadline().limit()) +
+                (data.empty() ? "" : "; " + data) + "). The group is closed. " + advice(why.code),
+            why.culprit};
+  } catch (const std::exception&) {
+    return why;  // no memory for more
+  }
 }
 
 Status Communicator::refuse(const Task& task) const {

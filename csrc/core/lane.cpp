@@ -7,7 +7,11 @@ namespace customccl {
 
 void Finished::deliver(Doorbell* bell) {
   if (bell != nullptr) bell->ring(true);
-  for (auto& task : std::exchange(tasks_, {})) deliver(std::move(task));
+  while (first_ != nullptr) {
+    Task& task = *first_;
+    first_ = task.next_;
+    deliver(std::exchange(task.keep_alive_, nullptr));
+  }
 }
 
 void Finished::deliver(std::shared_ptr<Task> task) {
@@ -27,7 +31,8 @@ bool Lane::advance_until(const Task& task, Finished& finished) {
 
 bool Lane::drive_locked(const Task* own) {
   Finished finished(own);
-  const bool moved = running() && advance(finished);
+  bool moved = false;
+  protect(finished, [&] { moved = running() && advance(finished); });
   leave(finished);
   return moved;
 }
@@ -35,13 +40,13 @@ bool Lane::drive_locked(const Task* own) {
 void Lane::post_locked(Task& task, int looks, std::shared_ptr<Task> keep_alive) {
   Finished finished(&task);
   count(1);
-  if (closed_ || (paused_ && !task.pauses())) {
-    fail(task, refusal(task), finished);
-  } else {
+  const bool sound = protect(finished, [&] {
+    if (closed_ || (paused_ && !task.pauses())) return fail(task, refusal(task), finished);
     paused_ = task.pauses();  // here, so that no other thread's task gets in between
     accept(task, finished);
     if (running() && !task.done()) look_until(looks, [&] { return advance_until(task, finished); });
-  }
+  });
+  if (!sound && !task.done()) fail(task, explain(task, finished.failure), finished);
   const bool over = task.done();
   if (!over) {
     keep(task, std::move(keep_alive));
@@ -72,7 +77,9 @@ bool Lane::withdraw(Task& task, Status why) {
 void Lane::inspect() {
   if (!busy() || !mutex_.try_lock()) return;
   Finished finished;
-  if (running()) finished.failure = find_failure(finished);
+  protect(finished, [&] {
+    if (running()) finished.failure = find_failure(finished);
+  });
   leave(finished);
 }
 
@@ -82,6 +89,20 @@ void Lane::close(const Status& why) {
   closed_ = true;
   drop_all(why, finished);
   leave(finished);
+}
+
+Status Lane::failure_of(const std::exception& error) {
+  try {
+    return {Code::kSystem, std::string("this process has no memory for it (") + error.what() + ")"};
+  } catch (...) {
+    return {Code::kSystem, "no memory"};  // short enough to need none
+  }
+}
+
+void Lane::give_up(const std::exception& error, Finished& finished) {
+  finished.failure = failure_of(error);
+  failed_ = true;
+  drop_all(finished.failure, finished);
 }
 
 void Lane::leave(Finished& finished) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -13,8 +14,8 @@
 
 namespace customccl {
 
-// Tasks that became done under a lane's lock and whose completed() shall be called after it is released. Also carries a failure that ends
-// the group out of the lock.
+// Tasks that became done under a lane's lock and whose completed() shall be called after it is released; they hold themselves until then.
+// Also carries a failure that ends the group out of the lock.
 class Finished {
  public:
   // `own`: the task that this thread carries to its end itself; nobody else waits for it if it lies on the stack.
@@ -26,17 +27,22 @@ class Finished {
   void deliver(Doorbell* bell);
   // The same for one that was over before its post() returned: it wakes nobody, as nobody but a hook has heard of it.
   static void deliver(std::shared_ptr<Task> task);
-  void add(std::shared_ptr<Task> task) {
-    tasks_.push_back(std::move(task));
+  void add(Task& task) {
+    if (task.keep_alive_ == nullptr) {  // on the stack: its thread delivers
+      concerns_others_ = concerns_others_ || &task != own_;
+      return;
+    }
+    task.next_ = nullptr;
+    (first_ == nullptr ? first_ : last_->next_) = &task;
+    last_ = &task;
     concerns_others_ = true;
   }
-  // One on the stack, of which only the address is looked at.
-  void add(const Task& task) { concerns_others_ = concerns_others_ || &task != own_; }
 
   Status failure;  // not ok: the group is to be closed with this
 
  private:
-  std::vector<std::shared_ptr<Task>> tasks_;
+  Task* first_ = nullptr;
+  Task* last_ = nullptr;
   const Task* own_;
   bool concerns_others_ = false;
 };
@@ -49,6 +55,9 @@ struct Ended {
 
 // Tasks of one group that are driven together: its collectives (in order), or its messages.
 // Whoever has time drives: a thread that waits, one that polls or posts, or the progress thread. Only one at a time does.
+//
+// An exception under the lock, for want of memory, ends the group and all of the lane's tasks there and then: what it has left half done
+// is never looked at again. So no task waits for ever, whichever queue it was just moved between.
 class Lane {
  public:
   // A call begins without a task, and needs none where the ranks are in step: then it is over, and well. Else the lane stays locked, and
@@ -111,6 +120,7 @@ class Lane {
   virtual void end_group(const Status& why) = 0;
   virtual Doorbell& bell() const = 0;  // of the group
   virtual Status refusal(const Task& task) = 0;
+  virtual Status explain(const Task& task, const Status& why) const noexcept = 0;
   virtual std::vector<int> awaited_by(const Task& task) = 0;
   // Forgets a task that nothing has come for; false where that is not so.
   virtual bool take_back(Task& /*task*/) { return false; }
@@ -118,15 +128,10 @@ class Lane {
   // It is over; its status says how.
   void finish(Task& task, Finished& finished) {
     count(-1);
-    if (task.keep_alive_ == nullptr) {
-      finished.add(task);
-      task.done_.store(true, std::memory_order_release);  // a task on the stack may be gone from here on
-      return;
-    }
-    task.ended_ = Clock::now();
-    std::shared_ptr<Task> keep_alive = std::move(task.keep_alive_);
-    task.done_.store(true, std::memory_order_release);
-    finished.add(std::move(keep_alive));
+    forget(task);
+    if (task.keep_alive_ != nullptr) task.ended_ = Clock::now();
+    finished.add(task);
+    task.done_.store(true, std::memory_order_release);  // a task on the stack may be gone from here on
   }
   void fail(Task& task, Status&& status, Finished& finished) {
     task.status_ = std::move(status);
@@ -136,9 +141,43 @@ class Lane {
   static Task*& next_of(Task& task) { return task.next_; }
 
   // It is not over, and waits or is under way.
-  static void keep(Task& task, std::shared_ptr<Task>&& keep_alive) {
+  void keep(Task& task, std::shared_ptr<Task>&& keep_alive) {
     task.deadline_.start();
     task.keep_alive_ = std::move(keep_alive);
+    task.held_after_ = held_;
+    if (held_ != nullptr) held_->held_before_ = &task;
+    held_ = &task;
+  }
+  // One that was kept and is not over, or nullptr; and all of them.
+  Task* held() const { return held_; }
+  template <class Visit>
+  void for_each_held(Visit&& visit) const {
+    for (const Task* task = held_; task != nullptr; task = task->held_after_) visit(*task);
+  }
+
+  // Does what may need memory. False: there was none, and everything that was kept has ended.
+  template <class Work>
+  bool protect(Finished& finished, Work&& work) {
+    try {
+      work();
+      return true;
+    } catch (const std::exception& error) {
+      give_up(error, finished);
+      return false;
+    }
+  }
+  [[gnu::cold]] static Status failure_of(const std::exception& error);
+
+  // What diagnose() finds of the peers, once everything that they had published before has been taken in: drain() does that, and says
+  // whether to go on. A rank is believed dead or gone when that is still so after it.
+  template <class Diagnose, class Drain>
+  static Status believe(Diagnose&& diagnose, Drain&& drain) {
+    for (Status before;;) {
+      Status now = diagnose();
+      if (now.ok() || (!before.ok() && now.culprit == before.culprit)) return now;
+      if (!drain()) return {};
+      before = std::move(now);
+    }
   }
 
   // post(), which ends with the lock released.
@@ -175,7 +214,18 @@ class Lane {
   }
   bool drive_locked(const Task* own);
   bool advance_until(const Task& task, Finished& finished);
+  [[gnu::cold]] void give_up(const std::exception& error, Finished& finished);
+  void forget(Task& task) {
+    if (task.held_after_ != nullptr) task.held_after_->held_before_ = task.held_before_;
+    if (task.held_before_ != nullptr) {
+      task.held_before_->held_after_ = task.held_after_;
+    } else if (held_ == &task) {
+      held_ = task.held_after_;
+    }
+    task.held_before_ = task.held_after_ = nullptr;
+  }
 
+  Task* held_ = nullptr;
   bool failed_ = false;
   bool paused_ = false;
   std::atomic<int> pending_{0};  // tasks; written under the lock, read by anyone

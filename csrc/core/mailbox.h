@@ -45,9 +45,6 @@ class Mailbox {
   }
   bool waits_for_anybody() const { return any_source_ > 0; }
 
-  std::vector<Task*>& recvs() { return recvs_; }
-  const std::vector<Task*>& recvs() const { return recvs_; }
-  std::list<Message>& messages() { return messages_; }
   const std::list<Message>& messages() const { return messages_; }
   void clear();
 

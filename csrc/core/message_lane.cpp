@@ -32,7 +32,12 @@ Lane::Begun MessageLane::begin(const Call& call, int looks, Ended& ended) {
   mutex_.lock();
   if (!free() || call.peer == rank_ || port_ == nullptr) return Begun::kNot;
   const bool sends = call.op == Op::kSend;
-  const Begun begun = sends ? begin_send(call) : begin_recv(call, looks);
+  Begun begun = Begun::kNot;
+  try {
+    begun = sends ? begin_send(call) : begin_recv(call, looks);
+  } catch (const std::exception&) {
+    // No memory for a ring, and nothing was sent: as a task it fails.
+  }
   if (begun != Begun::kOver) return begun;
   ended = {++issued_, sends ? -1 : call.peer};
   mutex_.unlock();
@@ -86,18 +91,18 @@ void MessageLane::continue_as(Task& task, Begun begun, std::shared_ptr<Task> kee
   keep(task, std::move(keep_alive));
   task.operation().sequence = ++issued_;
   const Call& call = task.call();
+  Finished finished(&task);
   if (call.op == Op::kSend) {
     sending_.call = &call;
     sending_.task = &task;
-    peer(call.peer).queue.push_back(sending_);
+    protect(finished, [&] { peer(call.peer).queue.push_back(sending_); });
   } else {
     receiving_.call = &call;
     receiving_.task = &task;
     task.set_source(call.peer);
     peer(call.peer).arriving = receiving_;
   }
-  Finished none;
-  leave(none);
+  leave(finished);
 }
 
 void MessageLane::accept(Task& task, Finished& finished) {
@@ -226,27 +231,12 @@ int MessageLane::probe(const Call& recv, std::uint64_t& bytes) {
   return message->source;
 }
 
-template <class Self, class Visit>
-void MessageLane::visit_tasks(Self& self, Visit&& visit) {
-  for (auto& recv : self.mailbox_.recvs()) visit(recv, recv->call().peer);
-  for (auto& message : self.mailbox_.messages()) {
-    if (message.local != nullptr) visit(message.local, self.rank_);
-  }
-  for (int other = 0; other < self.size_; ++other) {
-    auto& peer = self.peer(other);
-    for (auto& outgoing : peer.queue) {
-      if (outgoing.task != nullptr) visit(outgoing.task, other);
-    }
-    for (auto& [number, task] : peer.asked) visit(task, other);
-    for (auto& [number, incoming] : peer.streaming) visit(incoming.task, other);
-    if (peer.arriving.task != nullptr) visit(peer.arriving.task, other);
-  }
-}
+int MessageLane::awaited_rank(const Task& task) { return task.source() >= 0 ? task.source() : task.call().peer; }
 
 std::vector<int> MessageLane::awaited(bool anybody) const {
   std::vector<bool> wanted(static_cast<std::size_t>(size_), anybody && mailbox_.waits_for_anybody());
-  visit_tasks(*this, [&](Task*, int other) {
-    if (other != kAnySource) wanted[static_cast<std::size_t>(other)] = true;
+  for_each_held([&](const Task& task) {
+    if (const int other = awaited_rank(task); other != kAnySource) wanted[static_cast<std::size_t>(other)] = true;
   });
   wanted[static_cast<std::size_t>(rank_)] = false;
   std::vector<int> ranks;
@@ -261,30 +251,26 @@ Status MessageLane::diagnose() const {
 }
 
 Status MessageLane::find_failure(Finished& finished) {
-  Status status = diagnose();
-  if (!status.ok()) {
-    // What a peer sent before it died or left still counts: take that first, then see whether anything is missing.
-    while (advance(finished) && finished.failure.ok()) {
-    }
-    if (!finished.failure.ok()) return finished.failure;
-    return diagnose();
-  }
+  Status status = believe([&] { return diagnose(); },
+                          [&] {
+                            while (advance(finished) && finished.failure.ok()) {
+                            }
+                            return finished.failure.ok();
+                          });
+  if (!finished.failure.ok()) return finished.failure;
+  if (!status.ok()) return status;
   Status late;
-  visit_tasks(*this, [&](Task* task, int other) {
-    const bool open = task->call().parcel && task->call().op == Op::kRecv && task->parcel() == nullptr;
-    if (late.ok() && !open && task->deadline().passed()) {
-      late = group_.timed_out(other == kAnySource ? awaited(true) : std::vector<int>{other});
-    }
+  for_each_held([&](const Task& task) {
+    const bool open = task.call().parcel && task.call().op == Op::kRecv && task.parcel() == nullptr;
+    if (late.ok() && !open && task.deadline().passed()) late = group_.timed_out(awaited_by(task));
   });
   return late;
 }
 
 void MessageLane::drop_all(const Status& why, Finished& finished) {
-  std::vector<Task*> tasks;
-  visit_tasks(*this, [&](Task* task, int) { tasks.push_back(task); });
   mailbox_.clear();
-  for (Peer& other : peers_) other = Peer();
-  for (Task* task : tasks) fail(*task, group_.explain(*task, why), finished);
+  for (Peer& other : peers_) other.clear();
+  while (Task* task = held()) fail(*task, explain(*task, why), finished);
 }
 
 void MessageLane::end_group(const Status& why) { group_.fail(why); }
@@ -292,9 +278,14 @@ void MessageLane::end_group(const Status& why) { group_.fail(why); }
 Doorbell& MessageLane::bell() const { return group_.bell(); }
 
 std::vector<int> MessageLane::awaited_by(const Task& task) {
-  return task.call().peer == kAnySource ? awaited(true) : std::vector<int>{task.call().peer};
+  if (const int other = awaited_rank(task); other != kAnySource) return {other};
+  std::vector<int> ranks = awaited(true);
+  if (ranks.empty()) ranks.push_back(rank_);  // alone
+  return ranks;
 }
 
 Status MessageLane::refusal(const Task& task) { return group_.refuse(task); }
+
+Status MessageLane::explain(const Task& task, const Status& why) const noexcept { return group_.explain(task, why); }
 
 }  // namespace customccl

@@ -82,6 +82,15 @@ class MessageLane final : public Lane {
     // Its eager message of which more comes: into the tensor of a recv, or gathered to be set aside when it is whole.
     Incoming arriving;
     std::optional<Message> gathered;
+
+    void clear() {
+      open = false;
+      queue.clear();
+      asked.clear();
+      streaming.clear();
+      arriving = {};
+      gathered.reset();
+    }
   };
 
   void accept(Task& task, Finished& finished) override;
@@ -91,6 +100,7 @@ class MessageLane final : public Lane {
   void end_group(const Status& why) override;
   Doorbell& bell() const override;
   Status refusal(const Task& task) override;
+  Status explain(const Task& task, const Status& why) const noexcept override;
   std::vector<int> awaited_by(const Task& task) override;
   bool take_back(Task& task) override { return mailbox_.withdraw(task); }
 
@@ -146,9 +156,8 @@ class MessageLane final : public Lane {
   // Ranks that a pending task waits for; those that receive from anybody count for all ranks, or for none.
   std::vector<int> awaited(bool anybody) const;
   Status diagnose() const;
-  // visit(task, other) for every pending task, where it is kept, and the rank that it waits for.
-  template <class Self, class Visit>
-  static void visit_tasks(Self& self, Visit&& visit);
+  // The rank that it waits for, or kAnySource.
+  static int awaited_rank(const Task& task);
 
   int after(int rank) const { return rank + 1 == size_ ? 0 : rank + 1; }
   Peer& peer(int rank) { return peers_[static_cast<std::size_t>(rank)]; }

@@ -57,6 +57,7 @@ class Task {
 
  private:
   friend class Lane;
+  friend class Finished;
 
   Call call_;
   Operation operation_;
@@ -68,7 +69,10 @@ class Task {
   std::shared_ptr<Message> parcel_;
   std::atomic<bool> done_{false};
   std::shared_ptr<Task> keep_alive_;  // while queued, for asynchronous tasks
-  Task* next_ = nullptr;              // in its lane's queue
+  Task* next_ = nullptr;              // in its lane's queue, or among those that are done
+  // Among those that its lane holds.
+  Task* held_before_ = nullptr;
+  Task* held_after_ = nullptr;
 };
 
 // Makes the task that goes on with a call which was not over at once.

@@ -25,6 +25,7 @@ class alignas(128) Doorbell {
     if (fence || fence_.load(std::memory_order_relaxed) != 0) [[unlikely]] {
       std::atomic_thread_fence(std::memory_order_seq_cst);
     }
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // the compiler must not look before it has published either
     if (sleepers_.load(std::memory_order_relaxed) != 0) [[unlikely]]
       wake();
   }

@@ -30,6 +30,7 @@ class ScriptedEngine final : public Engine {
   Status diagnose(const Operation&) override { return diagnosed ? diagnosed() : Status{}; }
   std::vector<int> awaited(const Operation&) const override { return {0}; }
   void fail(const Status&) override {}
+  void abandon() override { ++abandons; }
 
   Status on_start;
   Step next = Step::kWaiting;
@@ -37,6 +38,7 @@ class ScriptedEngine final : public Engine {
   std::function<void(Operation&)> advanced;
   int starts = 0;
   int advances = 0;
+  int abandons = 0;
 };
 
 // A lane over a scripted engine, in a group of one that answers its questions.
@@ -102,6 +104,63 @@ TEST_F(LaneTest, APeerThatLeftBeforeItDidItsPartIsAFailure) {
   ASSERT_TRUE(task->done());
   EXPECT_EQ(task->status().code, Code::kPeerLeft);
   EXPECT_EQ(group_->health().code, Code::kPeerLeft);
+}
+
+// It may do so while this rank takes what another one had published that has left as well.
+TEST_F(LaneTest, APeerThatLeavesWhileAnotherIsDrainedIsDrained) {
+  const auto task = post();
+  int looks = 0;
+  engine_.diagnosed = [&]() -> Status {
+    if (++looks == 1) return {Code::kPeerLeft, "rank 7 destroyed the group", 7};
+    engine_.next = Step::kDone;
+    return {Code::kPeerLeft, "rank 8 destroyed the group", 8};
+  };
+  lane_->inspect();
+  ASSERT_TRUE(task->done());
+  EXPECT_TRUE(task->status().ok()) << task->status().message();
+  EXPECT_TRUE(group_->health().ok());
+}
+
+TEST_F(LaneTest, AnEngineWithoutMemoryEndsTheGroupAndNoMore) {
+  engine_.advanced = [](Operation&) { throw std::bad_alloc(); };
+  const auto at_once = post();
+  ASSERT_TRUE(at_once->done());
+  EXPECT_EQ(at_once->status().code, Code::kSystem);
+  EXPECT_NE(at_once->status().message().find("no memory"), std::string::npos) << at_once->status().message();
+  EXPECT_EQ(group_->health().code, Code::kSystem);
+  EXPECT_EQ(engine_.abandons, 1);
+  EXPECT_FALSE(lane_->busy());
+  lane_->close({Code::kClosed, "over"});  // its lock is free
+}
+
+TEST_F(LaneTest, WithoutMemoryWhoWaitsIsTold) {
+  const auto first = post();
+  const auto second = post();
+  engine_.advanced = [](Operation&) { throw std::bad_alloc(); };
+  lane_->drive();
+  for (const auto& task : {first, second}) {
+    ASSERT_TRUE(task->done());
+    EXPECT_EQ(task->status().code, Code::kSystem);
+    EXPECT_EQ(task.use_count(), 2);  // `task`'s and this loop's: the lane has let go of it
+  }
+  EXPECT_FALSE(lane_->busy());
+}
+
+TEST_F(LaneTest, ADiagnosisWithoutMemoryEndsTheGroup) {
+  const auto task = post();
+  engine_.diagnosed = []() -> Status { throw std::bad_alloc(); };
+  lane_->inspect();
+  ASSERT_TRUE(task->done());
+  EXPECT_EQ(task->status().code, Code::kSystem);
+}
+
+TEST_F(LaneTest, ACallThatBeginsWithoutMemoryFailsAsATask) {
+  engine_.advanced = [](Operation&) { throw std::bad_alloc(); };
+  ASSERT_EQ(begin(), Lane::Begun::kUnderWay);
+  const auto task = go_on(Lane::Begun::kUnderWay);
+  lane_->close(group_->health());
+  ASSERT_TRUE(task->done());
+  EXPECT_EQ(task->status().code, Code::kSystem);
 }
 
 // Between the failure and the closing of the lane other threads may come by.
