@@ -80,16 +80,18 @@ at::Tensor tensor_of_buffer(const py::object& object, bool writable) {
   const c10::ScalarType dtype = scalar_type_of(*view);
   TORCH_CHECK_TYPE(dtype != c10::ScalarType::Undefined, "customccl: a ", type, " of elements \"",
                    view->format == nullptr ? "" : view->format, "\" has no counterpart among torch's dtypes");
-  std::vector<std::int64_t> sizes(view->shape, view->shape + view->ndim);
+  const std::vector<std::int64_t> sizes(view->shape, view->shape + view->ndim);
+  const auto options = at::TensorOptions().dtype(dtype);
+  if (view->len == 0) return at::empty(sizes, options);
+  const auto keep = [view](void*) {};
+  if (view->strides == nullptr) return at::from_blob(view->buf, sizes, keep, options);  // consecutive, as of ctypes
   std::vector<std::int64_t> strides;
   for (int i = 0; i < view->ndim; ++i) {
     TORCH_CHECK_VALUE(view->strides[i] >= 0 && view->strides[i] % view->itemsize == 0, "customccl: a ", type,
                       " with a stride of ", view->strides[i], " bytes has no counterpart in torch; copy it");
     strides.push_back(view->strides[i] / view->itemsize);
   }
-  const auto options = at::TensorOptions().dtype(dtype);
-  if (view->len == 0) return at::empty(sizes, options);
-  return at::from_blob(view->buf, sizes, strides, [view](void*) {}, options);
+  return at::from_blob(view->buf, sizes, strides, keep, options);
 }
 
 }  // namespace customccl::torch_shim

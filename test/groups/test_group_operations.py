@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import ctypes
 
 import numpy as np
 import pytest
@@ -39,7 +40,11 @@ def wrap_memoryview(values):
     return memoryview(bytearray(np.array(values, dtype=np.float32).tobytes())).cast("f")
 
 
-WRAPPERS = [wrap_tensor, wrap_strided, wrap_numpy, wrap_numpy_strided, wrap_array, wrap_memoryview]
+def wrap_ctypes(values):
+    return (ctypes.c_float * len(values))(*values)
+
+
+WRAPPERS = [wrap_tensor, wrap_strided, wrap_numpy, wrap_numpy_strided, wrap_array, wrap_memoryview, wrap_ctypes]
 
 
 def reductions(made, rank, wrap):
