@@ -7,6 +7,7 @@ namespace customccl::torch_shim {
 CustomBackend::WorkPtr CustomBackend::message(Op op, Tensors& tensors, int peer, int tag, Label label) {
   TORCH_CHECK_VALUE((peer >= 0 && peer < getSize()) || label.type == ::c10d::OpType::RECVANYSOURCE,
                     "customccl: ", name(op), " names rank ", peer, " in a group of ", getSize(), " ranks");
+  TORCH_CHECK_VALUE(tag >= 0, "customccl: ", name(op), " got the tag ", tag, "; tags are not negative");
   const at::Tensor& tensor = only(tensors, op, "tensor");
   PreparedCall prepared(op);
   op == Op::kSend ? prepared.add_input(tensor) : prepared.add_output(tensor);
