@@ -82,6 +82,7 @@ CustomBackend::WorkPtr CustomBackend::begin(PreparedCall&& prepared, Label label
 CustomBackend::WorkPtr CustomBackend::launch_all(std::vector<PreparedCall> calls, bool async, Label label,
                                                  const Held& held) {
   if (calls.empty()) return finished_work(label.type);
+  PreparedCall::copy_inputs_on_outputs_of_others(calls);
   return post_all(calls, async, label, held);
 }
 

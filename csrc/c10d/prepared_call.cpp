@@ -4,6 +4,11 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/scalar_tensor.h>
 
+#include <algorithm>
+#include <functional>
+#include <utility>
+#include <vector>
+
 #include "c10d/types.h"
 #include "kernels/strided.h"
 
@@ -32,6 +37,40 @@ std::byte* first_element(const at::Tensor& tensor, std::size_t element, bool out
     return nullptr;
   }
   return static_cast<std::byte*>(data) + static_cast<std::size_t>(tensor.storage_offset()) * element;
+}
+
+// Whether two elements share memory. torch tells what is plain; else, where every stride steps over all that the smaller ones reach, none
+// do; and what is left is counted out.
+bool overlaps_itself(const at::Tensor& tensor) {
+  const at::MemOverlap known = at::has_internal_overlap(tensor);
+  if (known != at::MemOverlap::TooHard) return known == at::MemOverlap::Yes;
+  std::vector<Dim> dims;
+  for (std::int64_t i = 0; i < tensor.dim(); ++i) {
+    if (tensor.size(i) == 0) return false;
+    if (tensor.size(i) > 1) dims.push_back({tensor.size(i), tensor.stride(i)});
+  }
+  std::ranges::sort(dims, std::less<>(), &Dim::stride);
+  std::int64_t last = 0;  // element that the dimensions so far reach
+  bool nested = true;
+  for (const Dim& dim : dims) {
+    nested = nested && dim.stride > last;
+    last += (dim.size - 1) * dim.stride;
+  }
+  if (nested) return false;
+  std::vector<bool> taken(static_cast<std::size_t>(last) + 1);
+  std::vector<std::int64_t> index(dims.size());
+  for (std::size_t at = 0, turned = 0; turned < dims.size();) {
+    if (taken[at]) return true;
+    taken[at] = true;
+    // On to the next element, as a mileage counter goes.
+    for (turned = 0; turned < dims.size(); ++turned) {
+      at += static_cast<std::size_t>(dims[turned].stride);
+      if (++index[turned] < dims[turned].size) break;
+      at -= static_cast<std::size_t>(dims[turned].size * dims[turned].stride);
+      index[turned] = 0;
+    }
+  }
+  return false;
 }
 
 bool same_elements(const View& a, const View& b, std::size_t element) {
@@ -85,9 +124,10 @@ void PreparedCall::check_kind(const at::Tensor& tensor) const {
 }
 
 void PreparedCall::check_overlap(const at::Tensor& output) const {
-  TORCH_CHECK_VALUE(at::has_internal_overlap(output) != at::MemOverlap::Yes, "customccl: ", op_name(call_),
-                    " cannot write to an expanded tensor (sizes ", output.sizes(), ", strides ", output.strides(),
-                    "): several of its elements are the same memory. Use clone()");
+  TORCH_CHECK_VALUE(
+      !overlaps_itself(output), "customccl: ", op_name(call_),
+      " cannot write to a tensor of which several elements are the same memory, as of an expanded one (sizes ",
+      output.sizes(), ", strides ", output.strides(), "). Use clone()");
 }
 
 View PreparedCall::view_of(const at::Tensor& tensor, bool output) {
@@ -154,13 +194,62 @@ void PreparedCall::copy_overlapped(int rank) {
       if (input.count == 0 || output.count == 0) continue;
       if (!customccl::extent_of(input, element).meets(customccl::extent_of(output, element))) continue;
       if (peer_of(inputs_, i) == peer_of(outputs_, j) && same_elements(input, output, element)) continue;
-      at::Tensor& copy =
-          copies_.emplace_front(at::empty({static_cast<std::int64_t>(input.count * element)}, at::kByte));
-      auto* data = static_cast<std::byte*>(copy.mutable_data_ptr());
-      pack(data, input, 0, input.count, element, Store::kPlain);
-      input = {data, nullptr, 0, input.count};
+      copy_input(input);
       break;
     }
+  }
+}
+
+void PreparedCall::copy_input(View& input) {
+  const std::size_t element = size_of(call_.dtype);
+  at::Tensor& copy = copies_.emplace_front(at::empty({static_cast<std::int64_t>(input.count * element)}, at::kByte));
+  auto* data = static_cast<std::byte*>(copy.mutable_data_ptr());
+  pack(data, input, 0, input.count, element, Store::kPlain);
+  input = {data, nullptr, 0, input.count};
+}
+
+void PreparedCall::copy_inputs_on_outputs_of(const PreparedCall& other) {
+  if (!inputs_extent().meets(other.outputs_extent())) return;
+  if (std::exchange(in_place_, false)) inputs_ = outputs_;
+  for (View& input : inputs_) {
+    const Extent extent = customccl::extent_of(input, size_of(call_.dtype));
+    const auto lies_there = [&](const View& output) {
+      return output.count != 0 && customccl::extent_of(output, size_of(other.call_.dtype)).meets(extent);
+    };
+    if (input.count != 0 && std::ranges::any_of(other.outputs_, lies_there)) copy_input(input);
+  }
+}
+
+// Sorted by where they begin, so that many tensors that lie apart cost next to nothing.
+void PreparedCall::copy_inputs_on_outputs_of_others(std::span<PreparedCall> calls) {
+  struct Part {
+    Extent extent;
+    std::size_t call;
+  };
+  std::vector<Part> parts;
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    if (calls[i].outputs_extent().begin != nullptr) parts.push_back({calls[i].outputs_extent(), i});
+    if (!calls[i].in_place_ && calls[i].inputs_extent().begin != nullptr)
+      parts.push_back({calls[i].inputs_extent(), i});
+  }
+  std::ranges::sort(parts, std::less<>(), [](const Part& part) { return part.extent.begin; });
+  // How far anything reaches that begins no later, and how far something of another call than that does.
+  Part farthest{};
+  const std::byte* others = nullptr;
+  bool apart = true;
+  for (const Part& part : parts) {
+    const std::byte* const reached = part.call == farthest.call ? others : farthest.extent.end;
+    apart = apart && part.extent.begin >= reached;
+    if (part.extent.end > farthest.extent.end) {
+      if (part.call != farthest.call) others = farthest.extent.end;
+      farthest = part;
+    } else if (part.call != farthest.call) {
+      others = std::max(others, part.extent.end);
+    }
+  }
+  if (apart) return;
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) calls[i].copy_inputs_on_outputs_of(calls[j]);
   }
 }
 

@@ -42,6 +42,9 @@ class PreparedCall {
     if (C10_UNLIKELY(extent_of(inputs_, element).meets(extent_of(outputs_, element)))) copy_overlapped(rank);
   }
 
+  // Of calls that go out one after the other, as one: an input that lies on an output of another call is copied, too.
+  static void copy_inputs_on_outputs_of_others(std::span<PreparedCall> calls);
+
   // all_to_all: what a rank sends to itself is what it expects from itself.
   void check_own_block(int rank) const;
   void set_root(std::int64_t root, int size);
@@ -79,6 +82,10 @@ class PreparedCall {
     return all;
   }
   [[gnu::cold, gnu::noinline]] void copy_overlapped(int rank);
+  Extent inputs_extent() const { return extent_of(in_place_ ? outputs_ : inputs_, size_of(call_.dtype)); }
+  Extent outputs_extent() const { return extent_of(outputs_, size_of(call_.dtype)); }
+  void copy_inputs_on_outputs_of(const PreparedCall& other);
+  void copy_input(View& input);
   [[gnu::hot]] View view_of(const at::Tensor& tensor, bool output);
   void check_kind(const at::Tensor& tensor) const;
   void check_overlap(const at::Tensor& output) const;

@@ -102,6 +102,19 @@ def test_expanded_tensors_may_be_read(ranks):
     ranks(2).run(body)
 
 
+@pytest.mark.parametrize("sizes, strides", [((2, 3), (3, 2)), ((3, 2, 4), (1, 30, 7)), ((4, 5), (1, 4))])
+def test_strides_that_cross_and_never_meet_are_written_to(ranks, sizes, strides):
+    def body(rank, size):
+        last = sum((length - 1) * step for length, step in zip(sizes, strides, strict=True))
+        memory = bits(rank, last + 1, torch.int32).clone()
+        strided = memory.as_strided(sizes, strides)
+        others = [bits(each, last + 1, torch.int32).as_strided(sizes, strides) for each in range(size)]
+        dist.all_reduce(strided)
+        assert_same_bits(strided.contiguous(), sum(others), f"{sizes} by {strides}")
+
+    ranks(2).run(body)
+
+
 def test_an_expanded_tensor_is_refused_where_it_would_be_written(ranks):
     def body(rank, size):
         with subgroup() as group:

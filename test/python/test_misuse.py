@@ -27,6 +27,12 @@ CALLS: dict[str, tuple[Callable[[], Any], list[str]]] = {
         lambda: dist.all_gather([zeros(4), zeros(3)], ones(3)),
         ["4", "3"],
     ),
+    "all_reduce into elements that are the same memory": (
+        lambda: dist.all_reduce(ones(301).as_strided((300, 2), (1, 1))),
+        ["300, 2", "the same memory"],
+    ),
+    "send with a negative tag": (lambda: dist.send(ones(1), 1, tag=-(2**31)), ["-2147483648", "negative"]),
+    "recv with a negative tag": (lambda: dist.recv(zeros(1), 1, tag=-5), ["-5", "negative"]),
     "all_gather_into_tensor with too small an output": (
         lambda: dist.all_gather_into_tensor(zeros(5), ones(3)),
         ["5", "3"],

@@ -105,3 +105,52 @@ def test_gather_and_scatter_through_overlapping_lists(ranks):
             check(memory, wanted, f"scatter of {count}")
 
     ranks(3).run(body)
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_several_operations_in_one_all_read_what_was_there_before(ranks, count):
+    """Each output lies on the input of a later one, or of an earlier one, or is another's output as well."""
+
+    def body(rank, size):
+        group = dist.group.WORLD
+
+        def blocks(of_rank: int) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
+            memory = filled(of_rank, 4 * count)
+            return memory, memory.chunk(4)
+
+        for order in (1, -1):
+            memory, part = blocks(rank)
+            outputs, inputs = [part[2], part[0]][::order], [memory[: 2 * count], memory[2 * count :]][::order]
+            group.reduce_scatter_tensor_coalesced(outputs, inputs).wait()
+            everybody = [filled(each, 4 * count) for each in range(size)]
+            sums = sum(everybody).chunk(4)
+            check(part[2], sums[rank], f"reduce_scatter of {count}")
+            check(part[0], sums[2 + rank], f"reduce_scatter of {count}, second")
+
+            memory, part = blocks(rank)
+            outputs = [memory[: 2 * count], memory[2 * count :]][::order]
+            group.allgather_into_tensor_coalesced(outputs, [part[0], part[1]][::order]).wait()
+            gathered = [everybody[each].chunk(4)[index] for index in (0, 1) for each in range(size)]
+            check(memory, torch.cat(gathered), f"all_gather of {count}")
+
+        memory, _ = blocks(rank)
+        first, second = memory[: 3 * count], memory[count:]
+        total = sum(filled(each, 4 * count) for each in range(size))
+        dist.all_reduce_coalesced([first, second])
+        check(memory, total, f"all_reduce of {count}")
+
+    ranks(2).run(body)
+
+
+def test_several_operations_in_one_copy_nothing_that_lies_apart(ranks):
+    def body(rank, size):
+        memory = filled(rank, 400)
+        parts = [memory[10 * each : 10 * each + 10] for each in (3, 1, 2, 0, 7, 39)]
+        dist.all_reduce_coalesced(parts)
+        wanted = filled(rank, 400)
+        for each in (3, 1, 2, 0, 7, 39):
+            there = slice(10 * each, 10 * each + 10)
+            wanted[there] = sum(filled(other, 400)[there] for other in range(size))
+        check(memory, wanted, "parts of one memory")
+
+    ranks(2).run(body)
