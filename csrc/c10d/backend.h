@@ -174,9 +174,11 @@ class CustomBackend final : public ::c10d::Backend {
   WorkPtr finished_work(::c10d::OpType type) const { return finished_works_[static_cast<std::size_t>(type) % kKinds]; }
 
   // For those who watch (observed.cpp): the profiler, the flight recorder, hooks, extended timeouts.
-  WorkPtr run_observed(PreparedCall& prepared, Label label, const Held& held,
-                       std::optional<at::StepCallbacks> callbacks);
-  WorkPtr run_watched(PreparedCall& prepared, Label label, const Held& held);
+  // `body` carries out what `call` tells of, within its timeout. The Work gives `results` as such, if there are any.
+  WorkPtr run_observed(Call& call, const std::function<void()>& body, Label label, const Held& held,
+                       std::optional<at::StepCallbacks> callbacks, at::TensorList results = {});
+  WorkPtr run_watched(Call& call, const std::function<void()>& body, Label label, const Held& held,
+                      at::TensorList results);
   WorkPtr report_success(::c10d::OpType type, Clock::time_point begin, at::TensorList outputs = {});
   void with_comms(Label label, const Held& held, bool async, const std::function<void()>& body);
   Audience watch(const TensorTask& task, Label label, const Held& held, TimeoutExtensions::Grant grant);
@@ -190,6 +192,7 @@ class CustomBackend final : public ::c10d::Backend {
   static c10::intrusive_ptr<CustomOptions> own_options(const GroupSpec& spec, const OptionsPtr& given);
   void adopt(std::shared_ptr<Communicator> group);
 
+  at::Tensor sum_sparse(const at::Tensor& input, Nanos limit);  // over all ranks; 0: the group's limit
   [[gnu::hot]] PreparedCall prepare_all_reduce(const at::Tensor& tensor, const ::c10d::AllreduceOptions& options) const;
   [[gnu::hot]] PreparedCall prepare_all_gather(const at::Tensor& output, const at::Tensor& input,
                                                const ::c10d::AllgatherOptions& options) const;

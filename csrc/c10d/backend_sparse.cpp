@@ -67,8 +67,15 @@ std::vector<std::int64_t> counts_of(const Tensors& facts, const std::vector<int>
 CustomBackend::WorkPtr CustomBackend::allreduce_sparse(Tensors& tensors, const ::c10d::AllreduceOptions& options) {
   at::Tensor& tensor = only(tensors, Op::kAllReduce, "tensor");
   check_sparse(tensor, options);
-  const at::Tensor input = tensor.coalesce();
-  const Clock::time_point begin = Clock::now();
+  Call call;  // for those who watch, and what they do to its timeout
+  call.op = Op::kAllReduce;
+  if (options.timeout.count() > 0) call.timeout = to_limit(options.timeout);
+  const auto body = [&] { tensor.copy_(sum_sparse(tensor.coalesce(), call.timeout)); };
+  return run_observed(call, body, {::c10d::OpType::_ALLREDUCE_SPARSE, "customccl:sparse_all_reduce"},
+                      {tensors, tensors}, at::getStepCallbacksUnlessEmpty(at::RecordScope::USER_SCOPE), tensors);
+}
+
+at::Tensor CustomBackend::sum_sparse(const at::Tensor& input, Nanos limit) {
   const auto gather = [&](const at::Tensor& own, const std::vector<std::int64_t>& counts, bool columns) {
     // Blocks of different lengths, one per rank: counts[i] columns of indices or rows of values.
     Tensors blocks;
@@ -77,9 +84,8 @@ CustomBackend::WorkPtr CustomBackend::allreduce_sparse(Tensors& tensors, const :
       sizes[columns ? 1 : 0] = count;
       blocks.push_back(at::empty(sizes, own.options()));
     }
-    ::c10d::AllgatherOptions gather_options;
-    gather_options.timeout = options.timeout;
-    PreparedCall prepared = prepare_all_gather_list(blocks, own, gather_options);
+    PreparedCall prepared = prepare_all_gather_list(blocks, own, {});
+    prepared.call().timeout = limit;
     run(prepared);
     return blocks;
   };
@@ -92,8 +98,7 @@ CustomBackend::WorkPtr CustomBackend::allreduce_sparse(Tensors& tensors, const :
   for (std::size_t i = 1; i < indices.size(); ++i) {
     sum = sum.add(at::_sparse_coo_tensor_unsafe(indices[i], values[i], input.sizes(), input.options()));
   }
-  tensor.copy_(sum.coalesce());
-  return report_success(::c10d::OpType::_ALLREDUCE_SPARSE, begin, tensors);
+  return sum.coalesce();
 }
 
 }  // namespace customccl::torch_shim

@@ -14,7 +14,9 @@ CustomBackend::WorkPtr CustomBackend::launch(PreparedCall&& prepared, bool async
   std::optional<at::StepCallbacks> callbacks = at::getStepCallbacksUnlessEmpty(at::RecordScope::USER_SCOPE);
   const bool observed = C10_UNLIKELY(callbacks.has_value()) || C10_UNLIKELY(watched());
   if (C10_LIKELY(!async)) {
-    if (C10_UNLIKELY(observed)) return run_observed(prepared, label, hold(), std::move(callbacks));
+    if (C10_UNLIKELY(observed)) {
+      return run_observed(prepared.call(), [&] { run(prepared); }, label, hold(), std::move(callbacks));
+    }
     run(prepared);
     return finished_work(label.type);
   }

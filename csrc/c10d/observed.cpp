@@ -82,39 +82,40 @@ void CustomBackend::with_comms(Label label, const Held& held, bool async, const 
       body);
 }
 
-CustomBackend::WorkPtr CustomBackend::run_observed(PreparedCall& prepared, Label label, const Held& held,
-                                                   std::optional<at::StepCallbacks> callbacks) {
-  if (!callbacks) return run_watched(prepared, label, held);
+CustomBackend::WorkPtr CustomBackend::run_observed(Call& call, const std::function<void()>& body, Label label,
+                                                   const Held& held, std::optional<at::StepCallbacks> callbacks,
+                                                   at::TensorList results) {
+  if (!callbacks) return run_watched(call, body, label, held, results);
   // What the base class does for asynchronous Works: one profiler event, with the shapes of the inputs.
   at::RecordFunction record(std::move(*callbacks));
   WorkPtr work;
   with_comms(label, held, false, [&] {
     begin_record(record, label, held.inputs);
-    work = run_watched(prepared, label, held);
+    work = run_watched(call, body, label, held, results);
     record.end();
   });
   return work;
 }
 
-CustomBackend::WorkPtr CustomBackend::run_watched(PreparedCall& prepared, Label label, const Held& held) {
-  if (!watched()) return run(prepared), finished_work(label.type);
-  const TimeoutExtensions::Grant grant = extensions_->grant();
-  if (grant.extra.count() > 0) extend(prepared.call(), grant);
+CustomBackend::WorkPtr CustomBackend::run_watched(Call& call, const std::function<void()>& body, Label label,
+                                                  const Held& held, at::TensorList results) {
+  const TimeoutExtensions::Grant grant = watched() ? extensions_->grant() : TimeoutExtensions::Grant();
+  if (grant.extra.count() > 0) extend(call, grant);
   std::optional<std::uint64_t> flight;
-  if (logs_flights_) flight = log_flight(prepared.call(), group_->sequence() + 1, label, held);
+  if (logs_flights_) flight = log_flight(call, group_->sequence() + 1, label, held);
   const Clock::time_point begin = Clock::now();
   const auto end = [&](bool ok) {
     extensions_->end(grant);
     if (flight) FlightLog::get().end(*flight, ok, Clock::now() - begin);
   };
   try {
-    run(prepared);
+    body();
   } catch (...) {
     end(false);
     throw;
   }
   end(true);
-  return report_success(label.type, begin);
+  return report_success(label.type, begin, results);
 }
 
 CustomBackend::WorkPtr CustomBackend::report_success(::c10d::OpType type, Clock::time_point begin,

@@ -31,6 +31,7 @@ dist.all_gather_into_tensor(torch.empty(6, 2), value, async_op=True).wait()
 dist.broadcast(value.double(), 1)
 (dist.send if rank == 0 else dist.recv)(value, 1 - rank)
 dist.barrier()
+dist.all_reduce(torch.eye(2).to_sparse())
 pair = dist.new_group([0, 1])
 dist.all_reduce(value, group=pair)
 if hang and rank == 0:
@@ -120,10 +121,12 @@ def test_dumps_hold_every_operation_and_torchs_analyser_reads_them(tmp_path):
         "gloo:broadcast",
         "gloo:send 0->1",
         "gloo:all_reduce_barrier",
+        "gloo:all_reduce",
         *["gloo:all_reduce"] * 2,
     ]
-    assert [entry["state"] for entry in entries] == ["completed"] * 7 + ["started"]
-    assert [entry["collective_seq_id"] for entry in entries] == [1, 2, 3, 4, 0, 5, 1, 6]
+    assert [entry["state"] for entry in entries] == ["completed"] * 8 + ["started"]
+    # Of sparse tensors it takes three operations.
+    assert [entry["collective_seq_id"] for entry in entries] == [1, 2, 3, 4, 0, 5, 6, 1, 9]
     gathered = entries[2]
     assert (gathered["input_sizes"], gathered["output_sizes"]) == ([[3, 2]], [[6, 2]])
     assert entries[3]["input_dtypes"] == ["Double"]
@@ -132,7 +135,7 @@ def test_dumps_hold_every_operation_and_torchs_analyser_reads_them(tmp_path):
     assert len(active["entries"]) == 1
     assert "entries" not in bare or bare["entries"] == []
     assert {config["ranks"] for config in whole["pg_config"].values()} == {"[0, 1]"}
-    assert {"last_enqueued_collective": "6", "last_started_collective": "6", "last_completed_collective": "5"} in list(
+    assert {"last_enqueued_collective": "9", "last_started_collective": "9", "last_completed_collective": "6"} in list(
         whole["pg_status"].values()
     )
     analysed = subprocess.run(
@@ -157,9 +160,9 @@ def test_nothing_is_recorded_unless_asked_for(tmp_path):
 
 @own_record
 def test_the_oldest_entries_make_room(tmp_path):
-    run(tmp_path, "end", TORCH_NCCL_TRACE_BUFFER_SIZE="3")
+    run(tmp_path, "end", TORCH_NCCL_TRACE_BUFFER_SIZE="4")
     whole, _, _ = dumps(tmp_path, 1)
-    assert [entry["record_id"] for entry in whole["entries"]] == [4, 5, 6]
+    assert [entry["record_id"] for entry in whole["entries"]] == [4, 5, 6, 7]
     assert whole["entries"][0]["profiling_name"] == "gloo:recv 1<-0"
 
 

@@ -8,6 +8,7 @@ import torch.distributed as dist
 from harness.rank import error_of, group_works
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.profiler import ProfilerActivity, profile
 
 
 def sparse_of(rank: int, rows: int, width: int) -> torch.Tensor:
@@ -34,6 +35,16 @@ def test_the_sum_is_in_the_tensor_the_work_and_the_future(ranks, size):
             assert torch.equal(given.to_dense(), wanted) and work.is_success()
 
     ranks(size).run(body)
+
+
+def test_the_profiler_sees_it(ranks):
+    def body(rank, size):
+        with profile(activities=[ProfilerActivity.CPU]) as profiled:
+            dist.all_reduce(sparse_of(rank, 5, 2))
+        return [event.name for event in profiled.events() if event.name.startswith("customccl")]
+
+    for names in ranks(2).run(body):
+        assert names == ["customccl:sparse_all_reduce"]
 
 
 def test_ranks_without_entries_take_part(ranks):
