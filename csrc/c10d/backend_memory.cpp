@@ -1,4 +1,5 @@
-#include <ATen/ops/from_blob.h>
+#include <ATen/ops/empty.h>
+#include <c10/core/CPUAllocator.h>
 
 #include "c10d/backend.h"
 #include "c10d/errors.h"
@@ -23,7 +24,12 @@ at::Tensor CustomBackend::allocateTensor(long count, at::TensorOptions options) 
   const auto give_back = [block, bytes, generation = fork_generation()](void*) {
     if (generation == fork_generation()) TensorMemory::of_process().release(block, bytes);
   };
-  return at::from_blob(block.data, {count}, give_back, options);
+  // A storage that grows or is emptied, as DDP's hooks and FSDP do with theirs, goes on in ordinary memory.
+  const auto storage = c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), bytes,
+      c10::InefficientStdFunctionContext::makeDataPtr(block.data, give_back, c10::Device(c10::DeviceType::CPU)),
+      c10::GetCPUAllocator(), true);
+  return at::empty({0}, options).set_(c10::Storage(storage), 0, {count}, {1});
 }
 
 std::unordered_map<std::string, std::uint64_t> CustomBackend::getMemoryStats() {

@@ -161,3 +161,19 @@ def test_more_elements_than_there_is_memory_are_refused(ranks):
         assert failure.is_a("ValueError") and str(2**62) in failure.text, failure
 
     ranks(2).run(body)
+
+
+def test_one_that_is_emptied_or_grows_goes_on_elsewhere(ranks):
+    def body(rank, size):
+        tensor = shared(COUNTS[1]).fill_(1.0 + rank)
+        kept = tensor.clone()
+        tensor.resize_(2 * COUNTS[1])
+        assert torch.equal(tensor[: COUNTS[1]], kept)
+        dist.all_reduce(tensor[: COUNTS[1]])
+        assert torch.equal(tensor[: COUNTS[1]], torch.full_like(kept, 3.0))
+        emptied = shared(COUNTS[1]).untyped_storage()
+        emptied.resize_(0)
+        emptied.resize_(100)
+        assert emptied.nbytes() == 100
+
+    ranks(2).run(body)
