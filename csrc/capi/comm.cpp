@@ -98,6 +98,7 @@ customccl_code customccl_async_error(customccl_comm* comm) {
 customccl_code customccl_abort(customccl_comm* comm, const char* why) {
   return guarded([&]() -> Status {
     if (comm == nullptr) return no_comm();
+    if (comm->group->inherited()) return comm->group->health();
     comm->group->abort(why == nullptr ? "" : why);
     return {};
   });

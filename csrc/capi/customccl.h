@@ -20,7 +20,8 @@
  *           matched by rank and tag, in the order they were sent, independently of collectives.
  * Threads   All functions may be called by any thread, several at once, also on the same communicator; the order of
  *           collectives is then the order in which threads enter them. Only customccl_destroy wants the communicator to itself:
- *           nobody may be inside, or enter, another function with it. (To get threads out of their calls: customccl_abort.)
+ *           nobody may be inside, or enter, another function with it. (To get threads out of their calls: customccl_abort, not
+ *           pthread_cancel.) A thread that calls them needs 64 KiB of stack.
  * Ranks     may be processes or threads of one process, one communicator each. A process can have many communicators.
  *           A child of fork() cannot use its parent's communicators (CUSTOMCCL_CLOSED); it destroys them or makes its own.
  * Units     Counts are elements, never bytes. Times are milliseconds.
@@ -186,7 +187,8 @@ customccl_code customccl_destroy(customccl_comm* comm);
 
 /* Memory of this process for buffers of any of its communicators, now and later. Peers read and write it where it lies, which saves
  * copies: in all_reduce and reduce from 32 KiB on, else from 1 MiB. It begins a page; its contents are arbitrary; 0 bytes count as 1.
- * *memory is NULL if there is no room (CUSTOMCCL_SYSTEM). A child of fork() has it for itself, and need not free it. */
+ * *memory is NULL if there is no room (CUSTOMCCL_SYSTEM). A child of fork() need not free it: it reads there what its parent has there
+ * at that moment, page by page until it writes to one itself; what it writes is its own. */
 customccl_code customccl_mem_alloc(void** memory, size_t bytes);
 /* No call may be using it. It serves the next customccl_mem_alloc of as many bytes; after 10 s the system gets it. NULL is fine. */
 customccl_code customccl_mem_free(void* memory);

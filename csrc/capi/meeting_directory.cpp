@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -28,7 +29,11 @@ Fd open_in(const Fd& directory, const std::string& name, int flags) {
   return Fd(::openat(directory.get(), name.c_str(), flags | O_CLOEXEC | O_NOFOLLOW, 0600));
 }
 
+// Into an empty file. Beyond RLIMIT_FSIZE it would not fail but kill the process (SIGXFSZ), so the limit is asked first.
 Status write_whole(const Fd& file, const std::string& text) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && text.size() > limit.rlim_cur)
+    return system_error("write", EFBIG, "Raise the file size limit (ulimit -f).");
   for (std::size_t done = 0; done < text.size();) {
     const ssize_t wrote = ::write(file.get(), text.data() + done, text.size() - done);
     if (wrote < 0 && errno == EINTR) continue;
@@ -56,6 +61,8 @@ bool rename_unless_there(const Fd& directory, const std::string& from, const std
   return (errno == EINVAL || errno == ENOSYS) && ::renameat(fd, from.c_str(), fd, to.c_str()) == 0;
 }
 
+Status gave_up(const std::string& why) { return {Code::kAborted, "another rank gave up: " + why}; }
+
 Status twice(const std::string& key) {
   return {Code::kInvalidArgument, "two ranks join as " + key + " with the same token"};
 }
@@ -71,11 +78,18 @@ void pause(Nanos time) {
 Status MeetingDirectory::open_directory() {
   const std::string what = "make or open the directory " + path_ + " where the ranks meet";
   constexpr const char* kAdvice = "Give another one in customccl_options.directory.";
-  if (::mkdir(path_.c_str(), 0700) != 0 && errno != EEXIST) return system_error(what, errno, kAdvice);
+  const bool made = ::mkdir(path_.c_str(), 0700) == 0;
+  if (!made && errno != EEXIST) return system_error(what, errno, kAdvice);
   directory_ = Fd(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
   if (!directory_ && errno == ENOENT) return {};  // removed in between: the caller tries again
+  if (!directory_) {
+    const int error = errno;
+    if (made) ::rmdir(path_.c_str());
+    const bool crowded = error == EMFILE || error == ENFILE;
+    return system_error(what, error, crowded ? "Raise the limit of open files (ulimit -n)." : kAdvice);
+  }
   struct stat facts{};
-  if (!directory_ || ::fstat(directory_.get(), &facts) != 0) return system_error(what, errno, kAdvice);
+  if (::fstat(directory_.get(), &facts) != 0) return system_error(what, errno, kAdvice);
   if (facts.st_uid == ::geteuid() && (facts.st_mode & 077) == 0) return {};
   directory_ = Fd();
   return {Code::kSystem, "the directory " + path_ + " belongs to another user or is open to others. " + kAdvice};
@@ -102,12 +116,18 @@ Status MeetingDirectory::put(const std::string& key, const std::string& value) {
   const std::string what = "put " + name + " into " + path_;
   Fd file = open_in(directory_, draft, O_WRONLY | O_CREAT | O_EXCL);
   if (!file && errno == EEXIST) return twice(key);
-  if (!file) return system_error(what, errno);
+  if (!file) return refused(what, errno);
   if (Status status = write_whole(file, value); !status.ok()) return status;
   if (rename_unless_there(directory_, draft, name)) return {};
   const int error = errno;
   ::unlinkat(directory_.get(), draft.c_str(), 0);
-  return error == EEXIST ? twice(key) : system_error(what, error);
+  return error == EEXIST ? twice(key) : refused(what, error);
+}
+
+// A file that is not there any more, or a directory: a rank that gave up has removed it.
+Status MeetingDirectory::refused(const std::string& what, int error) const {
+  const std::string why = error == ENOENT ? notice() : "";
+  return why.empty() ? system_error(what, error) : gave_up(why);
 }
 
 Status MeetingDirectory::get(const std::string& key, const Deadline& deadline, std::string& value) {
@@ -121,7 +141,7 @@ Status MeetingDirectory::get(const std::string& key, const Deadline& deadline, s
       return {};
     }
     if (errno != ENOENT) return system_error("read " + name + " in " + path_, errno);
-    if (const std::string why = notice(); !why.empty()) return {Code::kAborted, "another rank gave up: " + why};
+    if (const std::string why = notice(); !why.empty()) return gave_up(why);
     if (deadline.passed()) return {Code::kTimeout, "it put nothing into " + path_ + " within the limit"};
     pause(std::clamp<Nanos>(deadline.left(), Nanos(1), time));
   }
@@ -142,16 +162,15 @@ void MeetingDirectory::give_up(const std::string& why) const {
 
 void MeetingDirectory::remove() {
   if (!directory_) return;
-  // A second opening, because a directory stream closes the descriptor it reads from.
-  const int again = ::openat(directory_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  DIR* stream = again < 0 ? nullptr : ::fdopendir(again);
+  DIR* stream = ::fdopendir(directory_.get());
   if (stream == nullptr) return;
+  const int directory = directory_.release();  // the stream's, which closes it
   std::vector<std::string> names;
   while (const dirent* entry = ::readdir(stream)) names.emplace_back(entry->d_name);
-  ::closedir(stream);
   for (const std::string& name : names) {
-    if (name != "." && name != "..") ::unlinkat(directory_.get(), name.c_str(), 0);
+    if (name != "." && name != "..") ::unlinkat(directory, name.c_str(), 0);
   }
+  ::closedir(stream);
   // Fails when another rank was faster, and when one came only now: that one removes it in its turn.
   ::rmdir(path_.c_str());
 }

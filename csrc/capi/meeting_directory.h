@@ -35,6 +35,7 @@ class MeetingDirectory final : public Bootstrap {
   Status enter();
   Status open_directory();
   std::string notice() const;
+  Status refused(const std::string& what, int error) const;
   void remove();
 
   std::string path_;

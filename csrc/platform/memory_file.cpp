@@ -66,6 +66,8 @@ Status open_anonymous(std::string_view label, MemoryFile& out) {
     out.mechanism = "memfd";
     return {};
   }
+  if (errno == EMFILE || errno == ENFILE)
+    return system_error("Cannot open shared memory", errno, "Raise the limit of open files (ulimit -n).");
   std::string refused = "memfd_create: " + errno_text(errno);
   out.fd = Fd(open_unlinked_shm());
   if (out.fd) {

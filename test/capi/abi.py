@@ -2,12 +2,12 @@
 
 import ctypes
 import sys
-from ctypes import byref, c_double, c_int32, c_int64, c_void_p, pointer  # noqa: F401
+from ctypes import byref, c_double, c_int32, c_int64, c_size_t, c_void_p, pointer  # noqa: F401
 
 from torch_customccl import _c_interface
 from torch_customccl._c_interface import Call, Options, Token, last_error
 
-ALL_REDUCE, ALL_GATHER, BARRIER, SEND, RECV = 0, 3, 8, 9, 10
+ALL_REDUCE, ALL_GATHER, ALL_TO_ALL, BARRIER, SEND, RECV = 0, 3, 7, 8, 9, 10
 INT64, FLOAT64 = 8, 12
 OK, INVALID_ARGUMENT, TIMEOUT, PEER_DIED, ABORTED, CLOSED, UNREACHABLE, SYSTEM = 0, 1, 3, 4, 6, 7, 8, 9
 

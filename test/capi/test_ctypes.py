@@ -170,6 +170,43 @@ def test_places_where_nobody_can_meet(meeting):
     )
 
 
+def test_a_limit_of_this_process_is_an_error_and_leaves_nothing(meeting):
+    """A file size limit of 0 kills whoever writes; with few descriptors the directory is made and cannot be opened."""
+    meeting.run(
+        """
+        import resource
+        free = 1 + max(map(int, os.listdir("/proc/self/fd")))  # listing them took one
+        limits = [(resource.RLIMIT_FSIZE, 0, "ulimit -f")]
+        limits += [(resource.RLIMIT_NOFILE, free + more, "Too many open files") for more in range(8)]
+        for what, amount, words in limits:
+            before = resource.getrlimit(what)
+            resource.setrlimit(what, (amount, before[1]))
+            comm = Comm(token, 0, 2, timeout_ms=200)
+            resource.setrlimit(what, before)
+            assert comm.code in (SYSTEM, UNREACHABLE, TIMEOUT), last_error()
+            assert words in last_error() or comm.code == TIMEOUT, last_error()
+            assert os.listdir(os.environ["XDG_RUNTIME_DIR"]) == [], (amount, last_error())
+        """,
+        1,
+    )
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_what_a_rank_sends_to_itself_is_what_it_expects(meeting, size):
+    meeting.run(
+        """
+        comm = Comm(token, rank, size)
+        data, room = (c_int64 * 8)(*range(8)), (c_int64 * 8)()
+        sent, expected = (c_size_t * size)(*[1] * size), (c_size_t * size)(*[1] * size)
+        sent[rank] = 3
+        assert comm.run(ALL_TO_ALL, data, room, counts=sent, recv_counts=expected) == INVALID_ARGUMENT
+        assert "3 elements to itself, and expects 1" in last_error() and list(room) == [0] * 8
+        assert comm.sum([1]) == [size]
+        """,
+        size,
+    )
+
+
 def test_an_explicit_directory(meeting, tmp_path):
     place = tmp_path / "elsewhere"
     place.mkdir()
@@ -183,7 +220,8 @@ def test_a_forked_child_cannot_use_its_parents_communicator(meeting):
         comm = Comm(token, rank, size)
         child = os.fork()
         if child == 0:
-            good = comm.barrier() == CLOSED and "forked" in last_error() and comm.destroy() == OK
+            good = comm.barrier() == CLOSED and "forked" in last_error() and comm.abort("") == CLOSED
+            good = good and comm.destroy() == OK
             os._exit(0 if good else 1)
         assert os.waitpid(child, 0)[1] == 0
         assert comm.sum([1]) == [2]

@@ -47,12 +47,11 @@ Status Members::meet(const GroupSpec& spec, Bootstrap& bootstrap, const Deadline
   }
   std::unique_ptr<Members> members(new Members(spec));
   std::string own;
-  if (Status status = members->announce(bootstrap, own); !status.ok()) {
-    // The others shall not wait for a record that never comes.
-    const std::string why = "no shared memory: " + status.message();
-    if (Status told = bootstrap.put(key_of_rank(spec.rank), why); !told.ok()) return told;
-    return {Code::kUnreachable, status.message(), members->global_rank(spec.rank)};
-  }
+  const Status prepared = members->prepare(own);
+  if (!prepared.ok()) own = "no shared memory: " + prepared.message();  // the others shall not wait for a record
+  Status told = bootstrap.put(key_of_rank(spec.rank), own);
+  if (!prepared.ok()) return {Code::kUnreachable, prepared.message(), members->global_rank(spec.rank)};
+  if (!told.ok()) return told;
   for (int member = 0; member < spec.size; ++member) {
     // A store is asked as little as possible: each question takes it a tenth of what the whole meeting takes.
     Status status =
@@ -93,7 +92,7 @@ bool Members::gave_up(int member) const {
   return (state & (ControlBlock::kFailed | ControlBlock::kAbandoned)) != 0;
 }
 
-Status Members::announce(Bootstrap& bootstrap, std::string& text) {
+Status Members::prepare(std::string& text) {
   if (Status status = HostArena::get(arena_); !status.ok()) return status;
   reclaim_limbo();
   generation_ = fork_generation();
@@ -121,7 +120,7 @@ Status Members::announce(Bootstrap& bootstrap, std::string& text) {
   record.size = spec_.size;
   record.cpus = affinity();
   text = record.to_text();
-  return bootstrap.put(key_of_rank(spec_.rank), text);
+  return {};
 }
 
 Status Members::look_up(int member, Bootstrap& bootstrap, const Deadline& deadline, std::string& text) const {

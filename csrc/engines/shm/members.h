@@ -128,8 +128,8 @@ class Members {
 
  private:
   explicit Members(GroupSpec spec) : rank_(spec.rank), size_(spec.size), spec_(std::move(spec)) {}
-  // Shows this rank's record, and gives it in `text`.
-  Status announce(Bootstrap& bootstrap, std::string& text);
+  // Makes what peers will see, and this rank's record of it.
+  Status prepare(std::string& text);
   void tell_whether_memory_is_read();
   bool left(int member) const;
   Status look_up(int member, Bootstrap& bootstrap, const Deadline& deadline, std::string& text) const;
