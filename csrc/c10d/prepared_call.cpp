@@ -57,6 +57,7 @@ bool overlaps_itself(const at::Tensor& tensor) {
     last += (dim.size - 1) * dim.stride;
   }
   if (nested) return false;
+  if (tensor.numel() > last + 1) return true;
   std::vector<bool> taken(static_cast<std::size_t>(last) + 1);
   std::vector<std::int64_t> index(dims.size());
   for (std::size_t at = 0, turned = 0; turned < dims.size();) {

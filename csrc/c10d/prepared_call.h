@@ -42,7 +42,7 @@ class PreparedCall {
     if (C10_UNLIKELY(extent_of(inputs_, element).meets(extent_of(outputs_, element)))) copy_overlapped(rank);
   }
 
-  // Of calls that go out one after the other, as one: an input that lies on an output of another call is copied, too.
+  // Of calls that go out one after the other, as one: an input that lies on an output of an earlier call is copied, too.
   static void copy_inputs_on_outputs_of_others(std::span<PreparedCall> calls);
 
   // all_to_all: what a rank sends to itself is what it expects from itself.
@@ -75,6 +75,7 @@ class PreparedCall {
   static Extent extent_of(const Views& views, std::size_t element) {
     Extent all;
     for (const View& view : views) {
+      if (view.count == 0) continue;  // it may lie nowhere
       const Extent extent = customccl::extent_of(view, element);
       all.begin = all.begin == nullptr ? extent.begin : std::min(all.begin, extent.begin);
       all.end = std::max(all.end, extent.end);

@@ -154,3 +154,28 @@ def test_several_operations_in_one_copy_nothing_that_lies_apart(ranks):
         check(memory, wanted, "parts of one memory")
 
     ranks(2).run(body)
+
+
+def test_an_output_without_elements_hides_no_other(ranks):
+    """Such a tensor may lie nowhere."""
+
+    def body(rank, size):
+        count = 300_001
+        memory = filled(rank, 8 * count)
+        nothing = torch.empty(0, dtype=torch.int32)
+        wanted = [filled(each, 8 * count)[5 : 5 + count] for each in (0, 2)]
+        outputs = [memory[:count], nothing, memory[2 * count : 3 * count]]
+        dist.all_gather(outputs, nothing if rank == 1 else memory[5 : 5 + count])
+        check(outputs[0], wanted[0], "the first")
+        check(outputs[2], wanted[1], "the last")
+
+        memory = filled(rank, 8 * count)
+        wanted = [filled(each, 8 * count)[2 * count : 3 * count] for each in range(size)]
+        first = [memory[2 * count : 3 * count], nothing, memory[:count]]
+        second = [memory[(3 + each) * count : (4 + each) * count] for each in range(size)]
+        inputs = [nothing if rank == 1 else memory[each : each + count] for each in (7,)]
+        columns = [[one, other] for one, other in zip(first, second, strict=True)]
+        dist.group.WORLD.allgather_coalesced(columns, [*inputs, memory[2 * count : 3 * count]]).wait()
+        check(torch.cat(second), torch.cat(wanted), "the second of two")
+
+    ranks(3).run(body)
