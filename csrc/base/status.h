@@ -46,13 +46,14 @@ struct [[nodiscard]] Status {
   bool ok() const { return code == Code::kOk; }
   // A whole sentence or two, for a person.
   const std::string& message() const {
-    static const auto& none = *new std::string();
-    static const auto& lost = *new std::string("there was no memory for saying why");
     if (message_ != nullptr) return *message_;
-    return ok() ? none : lost;
+    return ok() ? kNone : kLost;
   }
 
  private:
+  // Made when the library is loaded, as there may be no memory later; and never destroyed, as threads may outlive the end of main().
+  inline static const std::string& kNone = *new std::string();
+  inline static const std::string& kLost = *new std::string("there was no memory for saying why");
   // Nothing where there is no memory: an error is told all the same.
   template <class Text>
   [[gnu::cold]] static std::unique_ptr<std::string> kept(Text&& message) noexcept {

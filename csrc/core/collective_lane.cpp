@@ -74,8 +74,8 @@ bool CollectiveLane::advance(Finished& finished) {
   bool moved = false;
   while (head_ != nullptr) {
     Operation& op = head_->operation();
-    const Step step = head_started_ ? engine_.advance(op, finished.failure) : engine_.start(op, finished.failure);
-    head_started_ = true;
+    const bool started = std::exchange(head_started_, true);  // also if it fails to
+    const Step step = started ? engine_.advance(op, finished.failure) : engine_.start(op, finished.failure);
     if (step == Step::kWaiting) return moved;
     moved = true;
     if (step == Step::kFailed) return true;  // it ends with the others
@@ -105,7 +105,7 @@ Status CollectiveLane::find_failure(Finished& finished) {
   return {};
 }
 
-void CollectiveLane::drop_all(const Status& why, Finished& finished) {
+void CollectiveLane::drop_all(const Status& why, Finished& finished) noexcept {
   if (head_started_) {
     engine_.abandon();
     engine_.withdraw_tensors(head_->operation());
@@ -124,7 +124,7 @@ std::vector<int> CollectiveLane::awaited_by(const Task& task) {
   return &task == head_ ? engine_.awaited(task.operation()) : std::vector<int>();
 }
 
-Status CollectiveLane::refusal(const Task& task) { return group_.refuse(task); }
+Status CollectiveLane::refusal(const Task& task) const noexcept { return group_.refuse(task); }
 
 Status CollectiveLane::explain(const Task& task, const Status& why) const noexcept { return group_.explain(task, why); }
 

@@ -32,10 +32,10 @@ class CollectiveLane final : public Lane {
   [[gnu::hot]] bool advance(Finished& finished) override;
   bool shares_processor() const override { return engine_.shares_processor(); }
   Status find_failure(Finished& finished) override;
-  void drop_all(const Status& why, Finished& finished) override;
+  void drop_all(const Status& why, Finished& finished) noexcept override;
   void end_group(const Status& why) override;
   Doorbell& bell() const override;
-  Status refusal(const Task& task) override;
+  Status refusal(const Task& task) const noexcept override;
   Status explain(const Task& task, const Status& why) const noexcept override;
   std::vector<int> awaited_by(const Task& task) override;
 

@@ -200,10 +200,14 @@ bool Communicator::poll(Task& task) {
   return task.done();
 }
 
-void Communicator::drive_slowly(Lane& lane, const Task& task, Nanos& told) {
+void Communicator::drive_slowly(Lane& lane, const Task& task, Nanos& told) noexcept {
   lane.inspect();
-  Progress::get().drive_others(lane);
-  if (log_enabled(LogLevel::kDebug) && !task.done()) log_waiting(lane, task, told);
+  try {
+    Progress::get().drive_others(lane);
+    if (log_enabled(LogLevel::kDebug) && !task.done()) log_waiting(lane, task, told);
+  } catch (const std::exception&) {
+    // No memory: it is a while until the next time, and what this thread waits for may lie on its stack.
+  }
 }
 
 void Communicator::abort(const std::string& why) {

@@ -85,7 +85,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   void fail(const Status& why);
   Status timed_out(const std::vector<int>& awaited) const;
   Status explain(const Task& task, const Status& why) const noexcept;
-  Status refuse(const Task& task) const;
+  Status refuse(const Task& task) const noexcept;
   int global_rank(int member) const;
   // At which threads sleep that wait for this group.
   Doorbell& bell() const { return bell_; }
@@ -101,7 +101,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   void look_after(const Task& task, Lane& lane);
   Lane& lane_of(const Call& call) const;
   // Every so often in a long wait; `told`: when the log last heard of it, counted like the task's time.
-  void drive_slowly(Lane& lane, const Task& task, Nanos& told);
+  void drive_slowly(Lane& lane, const Task& task, Nanos& told) noexcept;
   void log_waiting(Lane& lane, const Task& task, Nanos& told) const;
   // "recv #3 from rank 7"
   std::string describe_call(const Task& task) const;

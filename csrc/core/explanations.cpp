@@ -106,21 +106,26 @@ Status Communicator::explain(const Task& task, const Status& why) const noexcept
   }
 }
 
-Status Communicator::refuse(const Task& task) const {
-  const std::string what =
-      "customccl: " + std::string(name(task.call().op)) + " on group \"" + spec_.name + "\" refused: ";
-  if (inherited()) {
-    return {Code::kClosed,
-            what +
-                "this process was forked from the one that made the group. Make a group of its own here, or "
-                "start processes with spawn."};
+Status Communicator::refuse(const Task& task) const noexcept {
+  Status why(Code::kClosed, "");
+  try {
+    why = health();
+    const std::string what =
+        "customccl: " + std::string(name(task.call().op)) + " on group \"" + spec_.name + "\" refused: ";
+    if (inherited()) {
+      return {Code::kClosed,
+              what +
+                  "this process was forked from the one that made the group. Make a group of its own here, or "
+                  "start processes with spawn."};
+    }
+    if (why.ok()) {  // the group is suspended, or was a moment ago
+      return {Code::kInvalidArgument, what + "the group is suspended. Call resume() on every rank of it first."};
+    }
+    if (!unconnected_.empty()) return {why.code, what + why.message()};
+    return {why.code, what + "the group ended before: " + why.message() + ". " + advice(why.code), why.culprit};
+  } catch (const std::exception&) {
+    return why.ok() ? Status(Code::kInvalidArgument, "suspended") : why;  // no memory for more
   }
-  const Status why = health();
-  if (why.ok()) {  // the group is suspended, or was a moment ago
-    return {Code::kInvalidArgument, what + "the group is suspended. Call resume() on every rank of it first."};
-  }
-  if (!unconnected_.empty()) return {why.code, what + why.message()};
-  return {why.code, what + "the group ended before: " + why.message() + ". " + advice(why.code), why.culprit};
 }
 
 }  // namespace customccl

@@ -2,10 +2,11 @@
 
 #include "core/callbacks.h"
 #include "core/progress.h"
+#include "platform/log.h"
 
 namespace customccl {
 
-void Finished::deliver(Doorbell* bell) {
+void Finished::deliver(Doorbell* bell) noexcept {
   if (bell != nullptr) bell->ring(true);
   while (first_ != nullptr) {
     Task& task = *first_;
@@ -14,11 +15,15 @@ void Finished::deliver(Doorbell* bell) {
   }
 }
 
-void Finished::deliver(std::shared_ptr<Task> task) {
-  if (Progress::is_this_thread()) {
-    Callbacks::get().run(std::move(task));
-  } else {
-    task->completed();
+void Finished::deliver(std::shared_ptr<Task> task) noexcept {
+  try {
+    if (Progress::is_this_thread()) {
+      Callbacks::get().run(std::move(task));
+    } else {
+      task->completed();
+    }
+  } catch (const std::exception&) {
+    log(LogLevel::kError, "what was to be told of the end of an operation was not: it ended by an exception");
   }
 }
 
@@ -40,13 +45,16 @@ bool Lane::drive_locked(const Task* own) {
 void Lane::post_locked(Task& task, int looks, std::shared_ptr<Task> keep_alive) {
   Finished finished(&task);
   count(1);
-  const bool sound = protect(finished, [&] {
-    if (closed_ || (paused_ && !task.pauses())) return fail(task, refusal(task), finished);
+  if (closed_ || (paused_ && !task.pauses())) {
+    fail(task, refusal(task), finished);
+  } else {
     paused_ = task.pauses();  // here, so that no other thread's task gets in between
-    accept(task, finished);
-    if (running() && !task.done()) look_until(looks, [&] { return advance_until(task, finished); });
-  });
-  if (!sound && !task.done()) fail(task, explain(task, finished.failure), finished);
+    const bool sound = protect(finished, [&] {
+      accept(task, finished);
+      if (running() && !task.done()) look_until(looks, [&] { return advance_until(task, finished); });
+    });
+    if (!sound && !task.done()) fail(task, explain(task, finished.failure), finished);
+  }
   const bool over = task.done();
   if (!over) {
     keep(task, std::move(keep_alive));
@@ -83,7 +91,15 @@ void Lane::inspect() {
   leave(finished);
 }
 
-void Lane::close(const Status& why) {
+void Lane::abandon(Task& task) {
+  static std::mutex one_by_one;
+  const std::lock_guard lock(one_by_one);
+  if (task.done()) return;
+  task.held_before_ = task.held_after_ = nullptr;
+  reject(task, std::move(task.keep_alive_));
+}
+
+void Lane::close(const Status& why) noexcept {
   mutex_.lock();
   Finished finished;
   closed_ = true;
@@ -105,7 +121,7 @@ void Lane::give_up(const std::exception& error, Finished& finished) {
   drop_all(finished.failure, finished);
 }
 
-void Lane::leave(Finished& finished) {
+void Lane::leave(Finished& finished) noexcept {
   failed_ = failed_ || !finished.failure.ok();
   mutex_.unlock();
   if (!finished.failure.ok()) end_group(finished.failure);

@@ -24,9 +24,9 @@ class Finished {
   bool any() const { return concerns_others_; }
   // Wakes who sleeps at `bell`, if there is one, as another thread may until a task is done that ended here. Not in a destructor: a
   // callback may need Python, and Python unwinds the threads that it meets while it ends.
-  void deliver(Doorbell* bell);
+  void deliver(Doorbell* bell) noexcept;
   // The same for one that was over before its post() returned: it wakes nobody, as nobody but a hook has heard of it.
-  static void deliver(std::shared_ptr<Task> task);
+  static void deliver(std::shared_ptr<Task> task) noexcept;
   void add(Task& task) {
     if (task.keep_alive_ == nullptr) {  // on the stack: its thread delivers
       concerns_others_ = concerns_others_ || &task != own_;
@@ -86,8 +86,9 @@ class Lane {
   void go_on() { set_paused(false); }
   // Ends a task at once, without touching anything else.
   void reject(Task& task, std::shared_ptr<Task> keep_alive);
-  // The same for a task that this process inherited in the queue when it was forked.
-  void abandon(Task& task) { reject(task, std::move(task.keep_alive_)); }
+  // The same for a task that this process inherited in the queue when it was forked. Of the queue nothing is looked at: a thread of the
+  // parent's may have left it within a change, and what lies on such a thread's stack may be another's by now.
+  void abandon(Task& task);
 
   // Ends a task that nothing has come for yet with `why`; false if it is done or on its way.
   bool withdraw(Task& task, Status why);
@@ -95,8 +96,8 @@ class Lane {
   // Slow path: deadlines, dead peers. Ends the group if it must.
   void inspect();
 
-  // Ends every task with what describe(task, why) makes of `why`, and every later one with what `later` says.
-  void close(const Status& why);
+  // Ends every task with what explain(task, why) makes of `why`, and every later one by refusal().
+  void close(const Status& why) noexcept;
 
   // Ranks of the group that a pending task waits for, as far as is known; for messages.
   std::vector<int> awaited(const Task& task) {
@@ -115,11 +116,12 @@ class Lane {
   virtual bool advance(Finished& finished) = 0;
   virtual bool shares_processor() const { return false; }
   virtual Status find_failure(Finished& finished) = 0;
-  virtual void drop_all(const Status& why, Finished& finished) = 0;
+  // Fails all with explain().
+  virtual void drop_all(const Status& why, Finished& finished) noexcept = 0;
   // After the lock is released, when finished.failure is set.
   virtual void end_group(const Status& why) = 0;
   virtual Doorbell& bell() const = 0;  // of the group
-  virtual Status refusal(const Task& task) = 0;
+  virtual Status refusal(const Task& task) const noexcept = 0;
   virtual Status explain(const Task& task, const Status& why) const noexcept = 0;
   virtual std::vector<int> awaited_by(const Task& task) = 0;
   // Forgets a task that nothing has come for; false where that is not so.
@@ -144,15 +146,15 @@ class Lane {
   void keep(Task& task, std::shared_ptr<Task>&& keep_alive) {
     task.deadline_.start();
     task.keep_alive_ = std::move(keep_alive);
-    task.held_after_ = held_;
-    if (held_ != nullptr) held_->held_before_ = &task;
-    held_ = &task;
+    task.held_before_ = held_last_;
+    (held_last_ == nullptr ? held_first_ : held_last_->held_after_) = &task;
+    held_last_ = &task;
   }
-  // One that was kept and is not over, or nullptr; and all of them.
-  Task* held() const { return held_; }
+  // The first one that was kept and is not over, or nullptr; and all of them, in the order in which they were.
+  Task* held() const { return held_first_; }
   template <class Visit>
   void for_each_held(Visit&& visit) const {
-    for (const Task* task = held_; task != nullptr; task = task->held_after_) visit(*task);
+    for (const Task* task = held_first_; task != nullptr; task = task->held_after_) visit(*task);
   }
 
   // Does what may need memory. False: there was none, and everything that was kept has ended.
@@ -202,7 +204,7 @@ class Lane {
   // A lock prefix would cost as much as the lane's lock, which is held anyhow.
   void count(int more) { pending_.store(pending_.load(std::memory_order_relaxed) + more, std::memory_order_relaxed); }
   // Releases the lock, then does what must be done without it.
-  [[gnu::hot]] void leave(Finished& finished);
+  [[gnu::hot]] void leave(Finished& finished) noexcept;
 
   Lock mutex_;
   bool closed_ = false;
@@ -217,15 +219,14 @@ class Lane {
   [[gnu::cold]] void give_up(const std::exception& error, Finished& finished);
   void forget(Task& task) {
     if (task.held_after_ != nullptr) task.held_after_->held_before_ = task.held_before_;
-    if (task.held_before_ != nullptr) {
-      task.held_before_->held_after_ = task.held_after_;
-    } else if (held_ == &task) {
-      held_ = task.held_after_;
-    }
+    if (task.held_before_ != nullptr) task.held_before_->held_after_ = task.held_after_;
+    if (held_first_ == &task) held_first_ = task.held_after_;
+    if (held_last_ == &task) held_last_ = task.held_before_;
     task.held_before_ = task.held_after_ = nullptr;
   }
 
-  Task* held_ = nullptr;
+  Task* held_first_ = nullptr;
+  Task* held_last_ = nullptr;
   bool failed_ = false;
   bool paused_ = false;
   std::atomic<int> pending_{0};  // tasks; written under the lock, read by anyone

@@ -267,7 +267,7 @@ Status MessageLane::find_failure(Finished& finished) {
   return late;
 }
 
-void MessageLane::drop_all(const Status& why, Finished& finished) {
+void MessageLane::drop_all(const Status& why, Finished& finished) noexcept {
   mailbox_.clear();
   for (Peer& other : peers_) other.clear();
   while (Task* task = held()) fail(*task, explain(*task, why), finished);
@@ -284,7 +284,7 @@ std::vector<int> MessageLane::awaited_by(const Task& task) {
   return ranks;
 }
 
-Status MessageLane::refusal(const Task& task) { return group_.refuse(task); }
+Status MessageLane::refusal(const Task& task) const noexcept { return group_.refuse(task); }
 
 Status MessageLane::explain(const Task& task, const Status& why) const noexcept { return group_.explain(task, why); }
 

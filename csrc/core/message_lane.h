@@ -96,10 +96,10 @@ class MessageLane final : public Lane {
   void accept(Task& task, Finished& finished) override;
   bool advance(Finished& finished) override;
   Status find_failure(Finished& finished) override;
-  void drop_all(const Status& why, Finished& finished) override;
+  void drop_all(const Status& why, Finished& finished) noexcept override;
   void end_group(const Status& why) override;
   Doorbell& bell() const override;
-  Status refusal(const Task& task) override;
+  Status refusal(const Task& task) const noexcept override;
   Status explain(const Task& task, const Status& why) const noexcept override;
   std::vector<int> awaited_by(const Task& task) override;
   bool take_back(Task& task) override { return mailbox_.withdraw(task); }

@@ -8,6 +8,18 @@
 
 namespace customccl {
 
+namespace {
+
+Status nothing_came(Nanos limit) noexcept {
+  try {
+    return {Code::kTimeout, "no message came within " + std::to_string(limit.count() / 1000000) + " ms"};
+  } catch (const std::exception&) {
+    return {Code::kTimeout, "nothing came"};
+  }
+}
+
+}  // namespace
+
 Status Communicator::receive_parcel(const Call& call, Nanos limit, bool (*interrupted)(),
                                     std::shared_ptr<Message>& out) {
   Task task(call, limit);
@@ -18,8 +30,7 @@ Status Communicator::receive_parcel(const Call& call, Nanos limit, bool (*interr
   while (!task.done()) {
     const Nanos left = limit - (Clock::now() - begin);
     if (left.count() <= 0) {
-      messages_->withdraw(
-          task, {Code::kTimeout, "no message came within " + std::to_string(limit.count() / 1000000) + " ms"});
+      messages_->withdraw(task, nothing_came(limit));
     } else if (!wait(task, std::min(left, kSlice)) && interrupted()) {
       messages_->withdraw(task, {Code::kAborted, "interrupted"});
     }

@@ -47,10 +47,10 @@ class Engine {
   // Where this group's messages go; nullptr in a group of one.
   virtual PacketPort* packet_port() { return nullptr; }
 
-  // Before the caller hears that `op`, which was started, will not end: from then on no peer changes its tensors.
-  virtual void withdraw_tensors(const Operation&) {}
-  // Before the caller hears that an operation under way will not end, as the group is closed.
-  virtual void abandon() {}
+  // Before the caller hears that `op`, whose start() was called, will not end. First abandon(): peers that read what it shows learn that they
+  // cannot trust it. Then from withdraw_tensors() on no peer changes its tensors. Neither needs memory.
+  virtual void abandon() noexcept {}
+  virtual void withdraw_tensors(const Operation&) noexcept {}
   // Tells every peer that this group is over, and why.
   virtual void fail(const Status& why) = 0;
 };

@@ -90,16 +90,22 @@ Status HostArena::allocate_locked(std::size_t bytes, Block& out, std::size_t ali
                 std::to_string(bytes_) + " bytes, " + std::to_string(bytes) +
                 " more wanted). Destroy groups that are no longer used, or raise CUSTOMCCL_ARENA_BYTES."};
   }
-  const std::size_t end = *offset + bytes;
-  bytes = RangeAllocator::rounded(bytes);
-  if (Status status = reserve_pages(file_.fd, *offset, bytes); !status.ok()) {
-    release_pages(file_.fd, *offset, bytes);
-    ranges_.give(*offset, bytes);
+  const Block fresh{*offset, RangeAllocator::rounded(bytes), base_ + *offset};
+  try {
+    const std::size_t end = fresh.offset + bytes;
+    if (bytes != fresh.bytes) ends_.emplace(last_page(fresh), end);
+  } catch (const std::exception&) {
+    ranges_.give(fresh.offset, fresh.bytes);
+    throw;
+  }
+  if (Status status = reserve_pages(file_.fd, fresh.offset, fresh.bytes); !status.ok()) {
+    release_pages(file_.fd, fresh.offset, fresh.bytes);
+    ends_.erase(last_page(fresh));
+    ranges_.give(fresh.offset, fresh.bytes);
     return status;
   }
-  in_use_ += bytes;
-  if (end != *offset + bytes) ends_.emplace(*offset + bytes - RangeAllocator::kPage, end);
-  out = {*offset, bytes, base_ + *offset};
+  in_use_ += fresh.bytes;
+  out = fresh;
   return {};
 }
 
@@ -108,7 +114,7 @@ void HostArena::release(const Block& block) {
   const std::lock_guard lock(mutex_);
   if (!share_withdrawn(block)) return;  // others shall not get it
   bare_.erase(block.offset);
-  ends_.erase(block.offset + block.bytes - RangeAllocator::kPage);
+  ends_.erase(last_page(block));
   ranges_.give(block.offset, block.bytes);
 }
 
@@ -141,20 +147,36 @@ bool HostArena::fills_pages(const std::byte* data, std::size_t bytes) const {
   return block != ends_.end() && block->second == end;
 }
 
-Status HostArena::withdraw(const std::byte* data, std::size_t bytes, std::function<bool()> unwritable) {
+Status HostArena::withdraw(const std::byte* data, std::size_t bytes, Unwritable unwritable) noexcept {
   const std::size_t offset = offset_of(data);
   bytes = RangeAllocator::rounded(bytes);
   const std::lock_guard lock(mutex_);
   Withdrawn& part = withdrawn_.emplace_back(offset, bytes, std::move(unwritable));
-  Status status = make_private(base_ + offset, bytes);
-  part.is_private = status.ok();
-  return status;
+  try {
+    Status status = make_private(base_ + offset, bytes);
+    part.is_private = status.ok();
+    return status;
+  } catch (const std::exception&) {
+    return {Code::kSystem, "no memory"};
+  }
+}
+
+void HostArena::expect_withdrawal() {
+  const std::lock_guard lock(mutex_);
+  withdrawn_.reserve(std::max(withdrawn_.size() + expected_ + 1, 2 * withdrawn_.size()));
+  ++expected_;
+}
+
+void HostArena::expect_none() {
+  const std::lock_guard lock(mutex_);
+  --expected_;
 }
 
 bool HostArena::settled(const Block& block) const {
   const std::lock_guard lock(mutex_);
-  return std::ranges::all_of(
-      withdrawn_, [&](const Withdrawn& part) { return !part.meets(block.offset, block.bytes) || part.unwritable(); });
+  return std::ranges::all_of(withdrawn_, [&](const Withdrawn& part) {
+    return !part.meets(block.offset, block.bytes) || (*part.unwritable)();
+  });
 }
 
 void HostArena::give_pages(const Block& block) {

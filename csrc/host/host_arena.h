@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
@@ -47,7 +48,12 @@ class HostArena {
   bool fills_pages(const std::byte* data, std::size_t bytes) const;
   // What fills its pages becomes memory of this process alone, with the same contents, until its block is released. Peers may still write
   // to what was there; `unwritable` tells when none will. A block may be released, and so handed out again, when that is settled.
-  Status withdraw(const std::byte* data, std::size_t bytes, std::function<bool()> unwritable);
+  // Where there is no memory for that, peers may write to the block itself, and it is settled as late.
+  using Unwritable = std::shared_ptr<const std::function<bool()>>;
+  Status withdraw(const std::byte* data, std::size_t bytes, Unwritable unwritable) noexcept;
+  // By whoever may withdraw something, once, before and after that is so: what is withdrawn is remembered without fail.
+  void expect_withdrawal();
+  void expect_none();
   bool settled(const Block& block) const;
 
   // Gives the pages of a block back to the system while its place stays, and takes new ones, zeroed. In between nobody touches it.
@@ -78,8 +84,8 @@ class HostArena {
   struct Withdrawn {
     std::size_t offset = 0;
     std::size_t bytes = 0;
-    std::function<bool()> unwritable;
-    bool is_private = false;  // else there was no memory for that: nobody may have it before it is settled
+    Unwritable unwritable;
+    bool is_private = false;
     bool meets(std::size_t begin, std::size_t size) const { return begin < offset + bytes && offset < begin + size; }
   };
 
@@ -89,6 +95,7 @@ class HostArena {
   template <class Attempt>
   Status with_room(const Attempt& attempt);
   Status allocate_locked(std::size_t bytes, Block& out, std::size_t alignment = RangeAllocator::kPage);
+  static std::size_t last_page(const Block& block) { return block.offset + block.bytes - RangeAllocator::kPage; }
   std::size_t offset_of(const std::byte* data) const { return static_cast<std::size_t>(data - base_); }
   bool share_withdrawn(const Block& block);
 
@@ -102,7 +109,8 @@ class HostArena {
   std::size_t in_use_ = 0;
   std::set<std::size_t> bare_;               // offsets of blocks without pages
   std::map<std::size_t, std::size_t> ends_;  // of blocks whose last page is not full, by the offset of that page
-  std::vector<Withdrawn> withdrawn_;
+  std::vector<Withdrawn> withdrawn_;         // with room for those that are expected
+  std::size_t expected_ = 0;
   std::vector<std::size_t> free_words_;
   std::vector<Block> free_boards_;
   std::function<bool()> give_back_;

@@ -68,26 +68,37 @@ int look_after_memory() {
   return next ? static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(*next - now).count()) : -1;
 }
 
-// For ever: peers would take the end of this thread for the end of its process. What refuses to wait now may do so again.
-void keep(HostArena& arena, const Fd& listener, const Fd& bell) {
+// What came, if the keeper is still who is to be asked there: else, as when a program has closed what is not its own, poll() passes it
+// over from now on.
+bool came(pollfd& each) {
+  if ((each.revents & (POLLNVAL | POLLERR | POLLHUP)) != 0) each.fd = -1;
+  return each.fd >= 0 && (each.revents & POLLIN) != 0;
+}
+
+void look_round(const HostArena& arena, const Fd& listener, pollfd& visitors, pollfd& bell, int& patience) {
+  if (came(bell)) {
+    std::uint64_t rung = 0;
+    if (::read(bell.fd, &rung, sizeof(rung)) != sizeof(rung) && errno != EAGAIN) bell.fd = -1;
+  }
+  if (came(visitors)) accept_peer(arena, listener);
+  patience = look_after_memory();
+  if (bell.fd < 0 && patience < 0) patience = kBlindTick;
+}
+
+// For ever: peers would take the end of this thread for the end of its process. What is refused now may be had later.
+void keep(const HostArena& arena, const Fd& listener, const Fd& bell) {
   pollfd waiting[2] = {{listener.get(), POLLIN, 0}, {bell.get(), POLLIN, 0}};
-  const auto& [visitors, bells] = waiting;
   int patience = -1;
   for (;;) {
-    if (::poll(waiting, 2, patience) < 0) {
-      for (pollfd& each : waiting) each.revents = 0;
-      ::poll(nullptr, 0, kLimboTick);  // at a limit of the process
+    const bool sound = ::poll(waiting, 2, patience) >= 0;
+    if (!sound) waiting[0].revents = waiting[1].revents = 0;
+    try {
+      look_round(arena, listener, waiting[0], waiting[1], patience);
+      if (sound) continue;
+    } catch (const std::exception&) {
+      // No memory.
     }
-    for (pollfd& each : waiting) {
-      if ((each.revents & POLLNVAL) != 0)
-        each.fd = -1;  // a program has closed what is not its own; poll() passes it over
-    }
-    std::uint64_t rung = 0;
-    [[maybe_unused]] const bool read =
-        (bells.revents & POLLIN) != 0 && ::read(bells.fd, &rung, sizeof(rung)) == sizeof(rung);
-    if ((visitors.revents & POLLIN) != 0) accept_peer(arena, listener);
-    patience = look_after_memory();
-    if (bells.fd < 0 && patience < 0) patience = kBlindTick;
+    ::poll(nullptr, 0, kLimboTick);
   }
 }
 

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstddef>
+#include <iterator>
 #include <map>
 #include <optional>
+#include <utility>
 
 namespace customccl {
 
@@ -23,33 +25,35 @@ class RangeAllocator {
       const std::size_t offset = (it->first + alignment - 1) / alignment * alignment;
       const std::size_t before = offset - it->first;
       if (it->second < before || it->second - before < bytes) continue;
-      const std::size_t left = it->second - before - bytes;
+      // First what may need memory: without it nothing has changed.
+      if (const std::size_t left = it->second - before - bytes; left != 0) free_.emplace(offset + bytes, left);
       if (before == 0)
         free_.erase(it);
       else
         it->second = before;
-      if (left != 0) free_.emplace(offset + bytes, left);
       return offset;
     }
     return std::nullopt;
   }
 
+  // Needs memory only where neither neighbour is free.
   void give(std::size_t offset, std::size_t bytes) {
     bytes = rounded(bytes);
-    auto next = free_.lower_bound(offset);
-    if (next != free_.begin()) {
-      auto previous = std::prev(next);
-      if (previous->first + previous->second == offset) {
-        offset = previous->first;
-        bytes += previous->second;
-        free_.erase(previous);
-      }
+    const auto next = free_.lower_bound(offset);
+    const auto previous = next == free_.begin() ? free_.end() : std::prev(next);
+    const bool meets_previous = previous != free_.end() && previous->first + previous->second == offset;
+    const bool meets_next = next != free_.end() && offset + bytes == next->first;
+    if (meets_previous) {
+      previous->second += bytes + (meets_next ? next->second : 0);
+      if (meets_next) free_.erase(next);
+    } else if (meets_next) {
+      auto grown = free_.extract(next);
+      grown.key() = offset;
+      grown.mapped() += bytes;
+      free_.insert(std::move(grown));
+    } else {
+      free_.emplace(offset, bytes);
     }
-    if (next != free_.end() && offset + bytes == next->first) {
-      bytes += next->second;
-      free_.erase(next);
-    }
-    free_.emplace(offset, bytes);
   }
 
  private:

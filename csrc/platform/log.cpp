@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <exception>
 #include <string>
 
 #include "platform/settings.h"
@@ -36,8 +37,12 @@ bool log_enabled(LogLevel level) {
   return level != LogLevel::kOff && level <= limit;
 }
 
-void log(LogLevel level, std::string_view text) {
-  if (log_enabled(level)) write_log_line(level, text);
+void log(LogLevel level, std::string_view text) noexcept {
+  try {
+    if (log_enabled(level)) write_log_line(level, text);
+  } catch (const std::exception&) {
+    // No memory: one line less.
+  }
 }
 
 }  // namespace customccl

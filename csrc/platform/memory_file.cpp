@@ -154,14 +154,15 @@ void remove_hole(const std::byte* begin) {
   }
 }
 
-// The first hole at `from` or behind it, or `end`; where it ends in `after`.
+// Where the first hole at `from` or behind it begins, or `end`; where it ends in `after`. Holes may overlap.
 std::byte* next_hole(std::byte* from, std::byte* end, std::byte*& after) {
   std::byte* next = after = end;
   for (const Hole& hole : lent.holes) {
-    std::byte* const begin = hole.begin;
-    if (hole.bytes == 0 || begin < from || begin >= next) continue;
+    std::byte* const begin = std::max<std::byte*>(hole.begin, from);
+    std::byte* const behind = hole.begin + hole.bytes;
+    if (behind <= from || begin >= next) continue;
     next = begin;
-    after = begin + hole.bytes;
+    after = behind;
   }
   return next;
 }
@@ -241,8 +242,9 @@ Status share_pages(const Fd& fd, std::size_t offset, std::byte* data, std::size_
   constexpr int kFlags = MAP_SHARED | MAP_NORESERVE | MAP_FIXED;
   if (::mmap(data, bytes, PROT_READ | PROT_WRITE, kFlags, fd.get(), static_cast<off_t>(offset)) == MAP_FAILED)
     return system_error("Cannot map " + format_byte_size(bytes) + " of shared memory again", errno);
+  Status status = keep_out_of_children(data, bytes);
   remove_hole(data);
-  return keep_out_of_children(data, bytes);
+  return status;
 }
 
 void unmap_memory(std::byte* base, std::size_t bytes) {

@@ -57,7 +57,7 @@ struct Notice {
 struct ControlBlock {
   static constexpr std::uint32_t kClosed = 1;     // this rank reads nothing of its peers' any more
   static constexpr std::uint32_t kFailed = 2;     // notice is valid; written once
-  static constexpr std::uint32_t kAbandoned = 4;  // closed within an operation: what it shows may be overwritten
+  static constexpr std::uint32_t kAbandoned = 4;  // given up within an operation: what it shows may be overwritten
 
   // 0, or one more than the arena offset of this rank's staging. Set before the turn that first uses it.
   alignas(128) std::atomic<std::uint64_t> staging{0};

@@ -66,8 +66,16 @@ Status Members::meet(const GroupSpec& spec, Bootstrap& bootstrap, const Deadline
   members->enough_processors_ = static_cast<int>(members->cpus_.count()) >= spec.size;
   members->processor_each_ = members->enough_processors_ && (limit == 0 || limit >= static_cast<double>(spec.size));
   members->tell_whether_memory_is_read();
+  members->expect_withdrawal(deadline);
   out = std::move(members);
   return {};
+}
+
+void Members::expect_withdrawal(const Deadline& patience) {
+  auto gone =
+      std::make_shared<const std::function<bool()>>([peers = peers_now(), patience] { return peers.gone(patience); });
+  arena_->expect_withdrawal();
+  peers_gone_ = std::move(gone);
 }
 
 // Only where it is wanted: to read in another process is a right that not every system gives, and some punish who asks for it.
@@ -97,7 +105,7 @@ Status Members::prepare(std::string& text) {
   reclaim_limbo();
   generation_ = fork_generation();
   fence_ = !register_process_barrier();
-  if (Status status = arena_->allocate(ControlBlock::bytes_for(spec_.size), block_); !status.ok()) return status;
+  if (Status status = allocate(ControlBlock::bytes_for(spec_.size), block_); !status.ok()) return status;
   new (block_.data) ControlBlock();
   if (Status status = presence_.begin(*arena_); !status.ok()) return status;
   const auto size = static_cast<std::size_t>(spec_.size);
@@ -245,22 +253,26 @@ void Members::fail(const Status& why) {
   for (Doorbell* bell : peer_bells_) bell->wake();
 }
 
-void Members::abandon() {
+void Members::abandon() noexcept {
   own().state.fetch_or(ControlBlock::kAbandoned, std::memory_order_acq_rel);
   std::atomic_thread_fence(std::memory_order_seq_cst);  // as in fail()
 }
 
 Members::~Members() {
   if (block_.data == nullptr || generation_ != fork_generation()) return;
-  owned_.push_back(block_);
   reinterpret_cast<ControlBlock*>(block_.data)->state.fetch_or(ControlBlock::kClosed, std::memory_order_acq_rel);
   for (Doorbell* bell : peer_bells_) bell->wake();
   presence_.close();
-  bury(std::move(owned_), [peers = peers_now(), patience = Deadline(spec_.timeout), presence = presence_]() mutable {
-    if (!peers.gone(patience)) return false;
-    presence.end();
-    return true;
-  });
+  if (peers_gone_ != nullptr) arena_->expect_none();
+  try {
+    bury(std::move(owned_), [peers = peers_now(), patience = Deadline(spec_.timeout), presence = presence_]() mutable {
+      if (!peers.gone(patience)) return false;
+      presence.end();
+      return true;
+    });
+  } catch (const std::exception&) {
+    // No memory to remember it: nobody gets this group's memory.
+  }
 }
 
 // Whether every peer has closed the group or died.
@@ -277,14 +289,14 @@ bool Members::Peers::gone(const Deadline& patience) const {
   return true;
 }
 
-Status Members::withdraw(const std::byte* data, std::size_t bytes) {
-  return arena_->withdraw(data, bytes,
-                          [peers = peers_now(), patience = Deadline(spec_.timeout)] { return peers.gone(patience); });
+Status Members::withdraw(const std::byte* data, std::size_t bytes) noexcept {
+  return arena_->withdraw(data, bytes, peers_gone_);
 }
 
 Status Members::allocate(std::size_t bytes, Block& out) {
-  if (Status status = arena_->allocate(bytes, out); !status.ok()) return status;
   const std::lock_guard lock(owned_mutex_);
+  owned_.reserve(owned_.size() + 1);
+  if (Status status = arena_->allocate(bytes, out); !status.ok()) return status;
   owned_.push_back(out);
   return {};
 }

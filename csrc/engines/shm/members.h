@@ -69,7 +69,7 @@ class Members {
     return peers_elsewhere_ && arena_->fills_pages(data, bytes);
   }
   // What peers may have been writing to is this rank's alone from now on.
-  Status withdraw(const std::byte* data, std::size_t bytes);
+  Status withdraw(const std::byte* data, std::size_t bytes) noexcept;
   std::uint64_t arena_offset(const std::byte* data) const { return static_cast<std::uint64_t>(data - arena_->base()); }
 
   // The member's process, and whether every peer reads what lies in this rank's, as far as they have said so.
@@ -119,7 +119,7 @@ class Members {
 
   void fail(const Status& why);
   // Before the caller hears that its operation will not end, as the group is closed.
-  void abandon();
+  void abandon() noexcept;
 
   // Memory of this group in this rank's arena; lives until no peer can read it any more (host/limbo.h).
   Status allocate(std::size_t bytes, Block& out);
@@ -131,6 +131,7 @@ class Members {
   // Makes what peers will see, and this rank's record of it.
   Status prepare(std::string& text);
   void tell_whether_memory_is_read();
+  void expect_withdrawal(const Deadline& patience);
   bool left(int member) const;
   Status look_up(int member, Bootstrap& bootstrap, const Deadline& deadline, std::string& text) const;
   Status learn(int member, const std::string& text, const Deadline& deadline);
@@ -175,6 +176,7 @@ class Members {
     std::vector<std::shared_ptr<PeerArena>> arenas;
     bool gone(const Deadline& patience) const;
   };
+  HostArena::Unwritable peers_gone_;  // once all have met
   Peers peers_now() const { return {rank_, readers_, arenas_}; }
   std::vector<Reader> readers_;
   std::vector<std::shared_ptr<PeerArena>> arenas_;

@@ -27,10 +27,10 @@ class ShmEngine final : public Engine {
   bool shares_processor() const override { return members_->shares_processor(); }
   Status diagnose(const Operation& op) override { return members_->diagnose(awaited(op)); }
   std::vector<int> awaited(const Operation& op) const override;
-  void withdraw_tensors(const Operation& op) override {
-    if (op.algorithm->uses_staging) shown_.withdraw(*op.call);
+  void withdraw_tensors(const Operation& op) noexcept override {
+    if (op.algorithm != nullptr && op.algorithm->uses_staging) shown_.withdraw(*op.call);
   }
-  void abandon() override { members_->abandon(); }
+  void abandon() noexcept override { members_->abandon(); }
   void fail(const Status& why) override { members_->fail(why); }
 
   void suspend() override { staging_.give_pages(); }

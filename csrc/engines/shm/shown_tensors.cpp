@@ -102,11 +102,16 @@ std::byte* ShownTensors::writable(const Call& call) const {
   return members_.may_be_written(output.at(0, element), output.count * element) ? output.at(0, element) : nullptr;
 }
 
-void ShownTensors::withdraw(const Call& call) {
+void ShownTensors::withdraw(const Call& call) noexcept {
   if (shows_ == Shows::kNothing || own().written == nullptr) return;
   const std::size_t bytes = call.outputs[0].count * size_of(call.dtype);
-  if (Status status = members_.withdraw(own().written, bytes); !status.ok())
+  const Status status = members_.withdraw(own().written, bytes);
+  if (status.ok()) return;
+  try {
     log(LogLevel::kWarning, "a peer may still write into the output of an operation that failed: " + status.message());
+  } catch (const std::exception&) {
+    // No memory for that either.
+  }
 }
 
 // The memory of devices is none that other processes can read.
@@ -118,9 +123,10 @@ bool ShownTensors::can_be_read(const std::byte* begin, std::size_t bytes) const 
 }
 
 void ShownTensors::look_at(const Call& call, Shows shows) {
-  shows_ = shows;
+  shows_ = Shows::kNothing;
   if (any_) std::fill(places_.begin(), places_.end(), Place());  // else they are empty
   any_ = all_ = false;
+  shows_ = shows;
   if (shows == Shows::kNothing || of_two(call) || too_small(call) || in_line(call, members_.rank())) return;
   if (shows == Shows::kInputsAndOutputs && lie_elsewhere(call)) return;
   if (!scaled(call) && input_stays(call, members_.rank(), run_of(call.inputs, size_of(call.dtype))))

@@ -70,7 +70,7 @@ class ShownTensors {
   Status still_shown() const;
 
   // Before the caller hears that the operation will not end.
-  void withdraw(const Call& call);
+  void withdraw(const Call& call) noexcept;
 
   // Whether all ranks show their inputs. Then nothing has to fit into a slot, and chunks are so many bytes for each reader: large, as
   // each takes a turn, and not larger, as nobody looks for failures meanwhile.

@@ -30,7 +30,7 @@ class ScriptedEngine final : public Engine {
   Status diagnose(const Operation&) override { return diagnosed ? diagnosed() : Status{}; }
   std::vector<int> awaited(const Operation&) const override { return {0}; }
   void fail(const Status&) override {}
-  void abandon() override { ++abandons; }
+  void abandon() noexcept override { ++abandons; }
 
   Status on_start;
   Step next = Step::kWaiting;

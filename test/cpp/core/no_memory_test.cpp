@@ -9,6 +9,7 @@
 #include "support/letter.h"
 #include "support/ranks.h"
 #include "support/scripted_port.h"
+#include "support/trial.h"
 
 // Whichever allocation fails under a lane's lock, every task ends, and the lane can be closed.
 
@@ -92,6 +93,66 @@ TEST_F(NoMemory, EndsEveryMessageOfALane) {
   const int asked = run(kEnough);
   ASSERT_GT(asked, 20);
   for (int n = 1; n <= asked && !HasFailure(); ++n) run(n);
+}
+
+// The first operation of a group, as it asks for most. How often it asks varies, as who waits asks, too.
+constexpr int kMostAllocations = 30;
+void run_without_memory(const Trial& trial, int n, int& asked) {
+  run_threads(2, [&](const Rank& rank) {
+    const auto group = rank.join("g", std::chrono::seconds(30));
+    const Part part(trial, rank.number());
+    const bool poor = rank.number() == 0;
+    if (poor) fail_allocations_from(n);
+    const Status status = group->run(part.call());
+    if (poor) asked = disarm();
+    const Call barrier;
+    const Status after = group->run(barrier);
+    const std::string what = trial.describe() + ", allocation " + std::to_string(n) + ": " + status.message();
+    EXPECT_TRUE(status.ok() || !after.ok()) << what;
+    EXPECT_TRUE(!poor || status.ok() == after.ok()) << what;
+    EXPECT_TRUE(!poor || status.ok() || status.code == Code::kSystem) << what;
+    EXPECT_EQ(status.ok() ? part.verify() : "", "") << what;
+  });
+}
+
+TEST_F(NoMemory, EndsAGroupWhateverItWasAbout) {
+  std::vector<Trial> trials;
+  for (const Op op : {Op::kAllReduce, Op::kAllGather, Op::kReduceScatter, Op::kAllToAll, Op::kGather, Op::kBroadcast}) {
+    for (const Shape shape : {Shape::kPlain, Shape::kGaps, Shape::kPages}) {
+      trials.push_back(even_trial(op, 2, DType::kFloat32, 100'000));
+      trials.back().input_shape = trials.back().output_shape = shape;
+      trials.back().seed = trials.size();
+    }
+  }
+  trials.push_back(even_trial(Op::kAllReduce, 2, DType::kFloat32, 3));
+  trials.push_back(even_trial(Op::kAllReduce, 2, DType::kFloat32, 1'000'000));
+  trials.push_back(even_trial(Op::kAllToAll, 2, DType::kInt32, 5));
+  trials.back().counts = {5, 70'000, 3, 8};
+  for (const Trial& trial : trials) {
+    for (int n = 1, asked = n; asked >= n && n < kMostAllocations && !HasFailure(); ++n) {
+      run_without_memory(trial, n, asked);
+    }
+  }
+}
+
+// A late peer: what it was shown is withdrawn when the time is up, for which there is no memory.
+TEST_F(NoMemory, EndsAGroupWhosePeerIsLate) {
+  for (int n = 1, asked = n; asked >= n && n < kMostAllocations && !HasFailure(); ++n) {
+    run_threads(2, [&](const Rank& rank) {
+      const auto group = rank.join("g", std::chrono::milliseconds(50));
+      Trial trial = even_trial(Op::kAllReduce, 2, DType::kFloat32, 100'000);
+      trial.input_shape = trial.output_shape = Shape::kPages;
+      if (rank.number() == 0) {
+        const Part part(trial, 0);
+        fail_allocations_from(n);
+        const Status status = group->run(part.call());
+        asked = disarm();
+        EXPECT_TRUE(status.code == Code::kTimeout || status.code == Code::kSystem) << status.message();
+        EXPECT_FALSE(group->run(Call()).ok());
+      }
+      rank.meet("late");
+    });
+  }
 }
 
 TEST_F(NoMemory, ForATaskLeavesTheGroupInStep) {
