@@ -1,11 +1,13 @@
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <thread>
 
 #include "host/host_arena.h"
+#include "host/tensor_memory.h"
 #include "support/letter.h"
 #include "support/ranks.h"
 #include "support/trial.h"
@@ -229,6 +231,28 @@ TEST(ForkProcess, LetsTheChildMakeGroupsOfItsOwn) {
       EXPECT_TRUE(group->run(part.call()).ok());
       EXPECT_EQ(part.verify(), "");
     });
+  });
+}
+
+// As daemons do, and programs at their limits. The end of the thread that answers peers would be taken for the end of its process.
+TEST(DeathProcess, AProcessWhoseDescriptorsAreLimitedOrClosedIsAlive) {
+  run_processes(2, [](const Rank& rank) {
+    const auto group = rank.join("g", 20s);
+    for (const bool closes : {false, true}) {
+      if (rank.number() == 1) {
+        rlimit limit{};
+        EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+        const rlimit least{1, limit.rlim_max};
+        EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, closes ? &limit : &least), 0);
+        if (closes) ::close_range(STDERR_FILENO + 1, ~0U, 0);
+        Block block;
+        EXPECT_TRUE(TensorMemory::of_process().allocate(100'000, block).ok());
+        TensorMemory::of_process().release(block, 100'000);  // wakes the thread
+        std::this_thread::sleep_for(50ms);                   // rank 0 looks after who is late
+        EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+      }
+      EXPECT_TRUE(group->run(Call{}).ok()) << group->health().message();
+    }
   });
 }
 
