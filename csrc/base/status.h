@@ -47,13 +47,13 @@ struct [[nodiscard]] Status {
   // A whole sentence or two, for a person.
   const std::string& message() const {
     if (message_ != nullptr) return *message_;
-    return ok() ? kNone : kLost;
+    return ok() ? no_text : lost_text;
   }
 
  private:
   // Made when the library is loaded, as there may be no memory later; and never destroyed, as threads may outlive the end of main().
-  inline static const std::string& kNone = *new std::string();
-  inline static const std::string& kLost = *new std::string("there was no memory for saying why");
+  inline static const std::string& no_text = *new std::string();
+  inline static const std::string& lost_text = *new std::string("there was no memory for saying why");
   // Nothing where there is no memory: an error is told all the same.
   template <class Text>
   [[gnu::cold]] static std::unique_ptr<std::string> kept(Text&& message) noexcept {

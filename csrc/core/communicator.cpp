@@ -1,5 +1,6 @@
 #include "core/communicator.h"
 
+#include "base/attempt.h"
 #include "core/explanations.h"
 #include "core/message_lane.h"
 #include "core/progress.h"
@@ -202,12 +203,11 @@ bool Communicator::poll(Task& task) {
 
 void Communicator::drive_slowly(Lane& lane, const Task& task, Nanos& told) noexcept {
   lane.inspect();
-  try {
+  // Without memory there is a next time; an exception would unwind a stack on which the task may lie.
+  attempt([&] {
     Progress::get().drive_others(lane);
     if (log_enabled(LogLevel::kDebug) && !task.done()) log_waiting(lane, task, told);
-  } catch (const std::exception&) {
-    // No memory: it is a while until the next time, and what this thread waits for may lie on its stack.
-  }
+  });
 }
 
 void Communicator::abort(const std::string& why) {

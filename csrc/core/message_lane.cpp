@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/attempt.h"
 #include "base/call_record.h"
 #include "core/byte_runs.h"
 #include "core/communicator.h"
@@ -33,11 +34,8 @@ Lane::Begun MessageLane::begin(const Call& call, int looks, Ended& ended) {
   if (!free() || call.peer == rank_ || port_ == nullptr) return Begun::kNot;
   const bool sends = call.op == Op::kSend;
   Begun begun = Begun::kNot;
-  try {
-    begun = sends ? begin_send(call) : begin_recv(call, looks);
-  } catch (const std::exception&) {
-    // No memory for a ring, and nothing was sent: as a task it fails.
-  }
+  // Without memory for a ring nothing was sent: as a task it fails.
+  attempt([&] { begun = sends ? begin_send(call) : begin_recv(call, looks); });
   if (begun != Begun::kOver) return begun;
   ended = {++issued_, sends ? -1 : call.peer};
   mutex_.unlock();

@@ -12,6 +12,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/attempt.h"
 #include "host/host_arena.h"
 #include "host/limbo.h"
 #include "host/tensor_memory.h"
@@ -92,13 +93,8 @@ void keep(const HostArena& arena, const Fd& listener, const Fd& bell) {
   for (;;) {
     const bool sound = ::poll(waiting, 2, patience) >= 0;
     if (!sound) waiting[0].revents = waiting[1].revents = 0;
-    try {
-      look_round(arena, listener, waiting[0], waiting[1], patience);
-      if (sound) continue;
-    } catch (const std::exception&) {
-      // No memory.
-    }
-    ::poll(nullptr, 0, kLimboTick);
+    const bool done = attempt([&] { look_round(arena, listener, waiting[0], waiting[1], patience); });
+    if (!sound || !done) ::poll(nullptr, 0, kLimboTick);
   }
 }
 

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <array>
-#include <exception>
 #include <string>
 
+#include "base/attempt.h"
 #include "platform/settings.h"
 
 namespace customccl {
@@ -38,11 +38,10 @@ bool log_enabled(LogLevel level) {
 }
 
 void log(LogLevel level, std::string_view text) noexcept {
-  try {
+  // Without memory it is one line less.
+  attempt([&] {
     if (log_enabled(level)) write_log_line(level, text);
-  } catch (const std::exception&) {
-    // No memory: one line less.
-  }
+  });
 }
 
 }  // namespace customccl

@@ -6,6 +6,7 @@
 #include <new>
 #include <utility>
 
+#include "base/attempt.h"
 #include "engines/shm/geometry.h"
 #include "engines/shm/member_record.h"
 #include "host/limbo.h"
@@ -264,15 +265,14 @@ Members::~Members() {
   for (Doorbell* bell : peer_bells_) bell->wake();
   presence_.close();
   if (peers_gone_ != nullptr) arena_->expect_none();
-  try {
+  // Without the memory to remember it nobody gets this group's.
+  attempt([this] {
     bury(std::move(owned_), [peers = peers_now(), patience = Deadline(spec_.timeout), presence = presence_]() mutable {
       if (!peers.gone(patience)) return false;
       presence.end();
       return true;
     });
-  } catch (const std::exception&) {
-    // No memory to remember it: nobody gets this group's memory.
-  }
+  });
 }
 
 // Whether every peer has closed the group or died.

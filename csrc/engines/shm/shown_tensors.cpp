@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/attempt.h"
 #include "base/extent.h"
 #include "engines/scratch.h"
 #include "engines/shm/fingerprint.h"
@@ -107,11 +108,9 @@ void ShownTensors::withdraw(const Call& call) noexcept {
   const std::size_t bytes = call.outputs[0].count * size_of(call.dtype);
   const Status status = members_.withdraw(own().written, bytes);
   if (status.ok()) return;
-  try {
+  attempt([&] {
     log(LogLevel::kWarning, "a peer may still write into the output of an operation that failed: " + status.message());
-  } catch (const std::exception&) {
-    // No memory for that either.
-  }
+  });
 }
 
 // The memory of devices is none that other processes can read.
