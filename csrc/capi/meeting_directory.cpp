@@ -2,7 +2,6 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "platform/errno_text.h"
+#include "platform/file_limit.h"
 
 namespace customccl::capi {
 
@@ -29,10 +29,9 @@ Fd open_in(const Fd& directory, const std::string& name, int flags) {
   return Fd(::openat(directory.get(), name.c_str(), flags | O_CLOEXEC | O_NOFOLLOW, 0600));
 }
 
-// Into an empty file. Beyond RLIMIT_FSIZE it would not fail but kill the process (SIGXFSZ), so the limit is asked first.
+// Into an empty file.
 Status write_whole(const Fd& file, const std::string& text) {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && text.size() > limit.rlim_cur)
+  if (const auto limit = file_size_limit(); limit && text.size() > *limit)
     return system_error("write", EFBIG, "Raise the file size limit (ulimit -f).");
   for (std::size_t done = 0; done < text.size();) {
     const ssize_t wrote = ::write(file.get(), text.data() + done, text.size() - done);

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "base/attempt.h"
 #include "base/call_record.h"
 #include "core/communicator.h"
 #include "platform/log.h"
@@ -93,17 +94,17 @@ void Communicator::log_waiting(Lane& lane, const Task& task, Nanos& told) const 
 }
 
 Status Communicator::explain(const Task& task, const Status& why) const noexcept {
-  try {
+  Status told = why;  // where there is no memory for more
+  attempt([&] {
     const std::string data = describe_data(record_of(task.call(), task.operation().sequence));
-    return {why.code,
+    told = {why.code,
             "customccl: " + describe_call(task) + " of group \"" + spec_.name + "\" failed on rank " +
                 std::to_string(global_rank(spec_.rank)) + ": " + why.message() + " (waited " +
                 seconds(task.deadline().elapsed()) + " of " + seconds(task.deadline().limit()) +
                 (data.empty() ? "" : "; " + data) + "). The group is closed. " + advice(why.code),
             why.culprit};
-  } catch (const std::exception&) {
-    return why;  // no memory for more
-  }
+  });
+  return told;
 }
 
 Status Communicator::refuse(const Task& task) const noexcept {

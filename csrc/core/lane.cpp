@@ -1,5 +1,6 @@
 #include "core/lane.h"
 
+#include "base/attempt.h"
 #include "core/callbacks.h"
 #include "core/progress.h"
 #include "platform/log.h"
@@ -16,15 +17,14 @@ void Finished::deliver(Doorbell* bell) noexcept {
 }
 
 void Finished::deliver(std::shared_ptr<Task> task) noexcept {
-  try {
+  const bool told = attempt([&] {
     if (Progress::is_this_thread()) {
       Callbacks::get().run(std::move(task));
     } else {
       task->completed();
     }
-  } catch (const std::exception&) {
-    log(LogLevel::kError, "what was to be told of the end of an operation was not: it ended by an exception");
-  }
+  });
+  if (!told) log(LogLevel::kError, "what was to be told of the end of an operation was not: it ended by an exception");
 }
 
 // Drives while anything moves. True when looking again is of no use: the task is done or the group failed.
@@ -108,11 +108,9 @@ void Lane::close(const Status& why) noexcept {
 }
 
 Status Lane::failure_of(const std::exception& error) {
-  try {
-    return {Code::kSystem, std::string("this process has no memory for it (") + error.what() + ")"};
-  } catch (...) {
-    return {Code::kSystem, "no memory"};  // short enough to need none
-  }
+  Status told(Code::kSystem, "no memory");  // short enough to need none
+  attempt([&] { told = {Code::kSystem, std::string("this process has no memory for it (") + error.what() + ")"}; });
+  return told;
 }
 
 void Lane::give_up(const std::exception& error, Finished& finished) {

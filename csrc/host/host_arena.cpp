@@ -7,6 +7,7 @@
 #include <new>
 #include <utility>
 
+#include "base/attempt.h"
 #include "host/keeper.h"
 #include "platform/log.h"
 #include "platform/once_per_process.h"
@@ -152,13 +153,10 @@ Status HostArena::withdraw(const std::byte* data, std::size_t bytes, Unwritable 
   bytes = RangeAllocator::rounded(bytes);
   const std::lock_guard lock(mutex_);
   Withdrawn& part = withdrawn_.emplace_back(offset, bytes, std::move(unwritable));
-  try {
-    Status status = make_private(base_ + offset, bytes);
-    part.is_private = status.ok();
-    return status;
-  } catch (const std::exception&) {
-    return {Code::kSystem, "no memory"};
-  }
+  Status status(Code::kSystem, "no memory");
+  attempt([&] { status = make_private(base_ + offset, bytes); });
+  part.is_private = status.ok();
+  return status;
 }
 
 void HostArena::expect_withdrawal() {

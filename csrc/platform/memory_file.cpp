@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,6 +16,7 @@
 
 #include "platform/byte_size.h"
 #include "platform/errno_text.h"
+#include "platform/file_limit.h"
 #include "platform/log.h"
 #include "platform/process.h"
 #include "platform/settings.h"
@@ -86,12 +86,10 @@ Status open_anonymous(std::string_view label, MemoryFile& out) {
               ". Allow memfd_create(2) in the container's seccomp profile, or mount a writable /dev/shm."};
 }
 
-// ftruncate beyond RLIMIT_FSIZE would not fail but kill the process (SIGXFSZ), so the limit is asked first.
 Status set_size(const MemoryFile& file, std::size_t bytes) {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && bytes > limit.rlim_cur) {
+  if (const auto limit = file_size_limit(); limit && bytes > *limit) {
     return {Code::kSystem, "Shared memory of " + format_byte_size(bytes) + " bytes exceeds the file size limit of " +
-                               format_byte_size(limit.rlim_cur) +
+                               format_byte_size(*limit) +
                                " bytes of this process. Raise it (ulimit -f) or lower CUSTOMCCL_ARENA_BYTES."};
   }
   if (::ftruncate(file.fd.get(), static_cast<off_t>(bytes)) == 0) return {};

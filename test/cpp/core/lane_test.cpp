@@ -1,45 +1,18 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <functional>
 #include <thread>
 
 #include "core/collective_lane.h"
 #include "core/communicator.h"
 #include "support/ranks.h"
+#include "support/scripted_engine.h"
 #include "support/trial.h"
 
 // The lane of collectives over an engine that does what the test says: moments that are hard to hit with real ranks.
 
 namespace customccl::test {
 namespace {
-
-class ScriptedEngine final : public Engine {
- public:
-  Step start(Operation&, Status& failure) override {
-    ++starts;
-    if (on_start.ok()) return Step::kMoved;
-    failure = on_start;
-    return Step::kFailed;
-  }
-  Step advance(Operation& op, Status&) override {
-    ++advances;
-    if (advanced) advanced(op);
-    return next;
-  }
-  Status diagnose(const Operation&) override { return diagnosed ? diagnosed() : Status{}; }
-  std::vector<int> awaited(const Operation&) const override { return {0}; }
-  void fail(const Status&) override {}
-  void abandon() noexcept override { ++abandons; }
-
-  Status on_start;
-  Step next = Step::kWaiting;
-  std::function<Status()> diagnosed;
-  std::function<void(Operation&)> advanced;
-  int starts = 0;
-  int advances = 0;
-  int abandons = 0;
-};
 
 // A lane over a scripted engine, in a group of one that answers its questions.
 class LaneTest : public testing::Test {
@@ -53,6 +26,11 @@ class LaneTest : public testing::Test {
     auto task = std::make_shared<Task>(part_.call(), limit);
     lane_->post(*task, 1, task);
     return task;
+  }
+  void expect_well(const Task& task) const {
+    ASSERT_TRUE(task.done());
+    EXPECT_TRUE(task.status().ok()) << task.status().message();
+    EXPECT_TRUE(group_->health().ok());
   }
   Lane::Begun begin() { return lane_->begin(operation_, 1, failure_); }
   std::shared_ptr<Task> go_on(Lane::Begun begun) {
@@ -91,9 +69,7 @@ TEST_F(LaneTest, APeerThatLeftAfterItDidItsPartIsNoFailure) {
     return {Code::kPeerLeft, "rank 7 destroyed the group", 7};
   };
   lane_->inspect();
-  ASSERT_TRUE(task->done());
-  EXPECT_TRUE(task->status().ok()) << task->status().message();
-  EXPECT_TRUE(group_->health().ok());
+  expect_well(*task);
 }
 
 TEST_F(LaneTest, APeerThatLeftBeforeItDidItsPartIsAFailure) {
@@ -116,9 +92,7 @@ TEST_F(LaneTest, APeerThatLeavesWhileAnotherIsDrainedIsDrained) {
     return {Code::kPeerLeft, "rank 8 destroyed the group", 8};
   };
   lane_->inspect();
-  ASSERT_TRUE(task->done());
-  EXPECT_TRUE(task->status().ok()) << task->status().message();
-  EXPECT_TRUE(group_->health().ok());
+  expect_well(*task);
 }
 
 TEST_F(LaneTest, AnEngineWithoutMemoryEndsTheGroupAndNoMore) {
