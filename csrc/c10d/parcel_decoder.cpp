@@ -7,6 +7,9 @@
 
 #include <cstring>
 
+#include "c10d/tensor_checks.h"
+#include "c10d/types.h"
+
 namespace customccl::torch_shim {
 
 namespace py = pybind11;
@@ -24,6 +27,16 @@ struct SharedBytes {
   std::byte* data;
   std::size_t bytes;
 };
+
+// A tensor given to be filled has memory for each of its elements. Those on other devices are torch's to copy to.
+void check_target(const at::Tensor& target) {
+  TORCH_CHECK_VALUE(target.layout() == c10::kStrided && !target.is_meta(), "customccl: a tensor of layout ",
+                    target.layout(), " on ", target.device(), " was given to be filled; that takes a dense one with memory");
+  if (target.is_cpu()) check_memory(target);
+  TORCH_CHECK_VALUE(!overlaps_itself(target),
+                    "customccl: a tensor of which several elements are the same memory (sizes ", target.sizes(),
+                    ", strides ", target.strides(), ") was given to be filled. Use clone()");
+}
 
 }  // namespace
 
@@ -118,8 +131,8 @@ at::Tensor ParcelDecoder::tensor(const at::Tensor* target) {
     return at::from_blob(run(record.bytes), sizes, strides, [keep = keep_](void*) {}, options);
   }
   check_parcel(record.bytes <= left_, "its runs are too short");
-  const bool in_place = target != nullptr && target->scalar_type() == record.type && target->sizes() == sizes &&
-                        target->strides() == strides && target->device().is_cpu();
+  const bool in_place = target != nullptr && is_plain(*target) && target->scalar_type() == record.type &&
+                        target->sizes() == sizes && target->strides() == strides;
   at::Tensor made = in_place ? *target : at::empty_strided(sizes, strides, options);
   make_room(made.mutable_data_ptr(), record.bytes);
   return made;
@@ -128,6 +141,7 @@ at::Tensor ParcelDecoder::tensor(const at::Tensor* target) {
 py::object ParcelDecoder::tensor_into(const py::object& into) {
   if (!THPVariable_Check(into.ptr())) return py::cast(tensor(nullptr));
   const at::Tensor& target = THPVariable_Unpack(into.ptr());
+  check_target(target);
   const at::Tensor arrived = tensor(&target);
   TORCH_CHECK_VALUE(arrived.sizes() == target.sizes() && arrived.scalar_type() == target.scalar_type(),
                     "customccl: the message holds a tensor of ", arrived.scalar_type(), " ", arrived.sizes(),

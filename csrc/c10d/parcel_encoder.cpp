@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "c10d/tensor_checks.h"
 #include "c10d/types.h"
 
 namespace customccl::torch_shim {
@@ -117,27 +118,40 @@ void Encoder::hashed(PyObject* object) {
   hashed_ = before;
 }
 
+// Pickling runs code of the objects, which may change what holds them; and other threads may meanwhile.
+void check_same_size(PyObject* container, Py_ssize_t now, Py_ssize_t before) {
+  TORCH_CHECK(now == before, "customccl: a ", Py_TYPE(container)->tp_name, " of ", before, " items has ", now,
+              " while a message of it is made");
+}
+
 void Encoder::items(Mark kind, PyObject* object) {
   const auto list = py::reinterpret_steal<py::object>(PySequence_Fast(object, "customccl: expected items"));
   if (!list) throw py::error_already_set();
+  const Py_ssize_t length = PySequence_Fast_GET_SIZE(list.ptr());
   mark(kind);
-  number(static_cast<std::uint64_t>(PySequence_Fast_GET_SIZE(list.ptr())));
+  number(static_cast<std::uint64_t>(length));
   const bool set = kind == Mark::kSet || kind == Mark::kFrozenSet;
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(list.ptr()); ++i) {
-    PyObject* item = PySequence_Fast_GET_ITEM(list.ptr(), i);
-    set ? hashed(item) : value(item);
+  for (Py_ssize_t i = 0; i < length; ++i) {
+    const auto item = py::reinterpret_borrow<py::object>(PySequence_Fast_GET_ITEM(list.ptr(), i));
+    set ? hashed(item.ptr()) : value(item.ptr());
+    check_same_size(object, PySequence_Fast_GET_SIZE(list.ptr()), length);
   }
 }
 
 void Encoder::dict(PyObject* object) {
+  const Py_ssize_t length = PyDict_GET_SIZE(object);
   mark(Mark::kDict);
-  number(static_cast<std::uint64_t>(PyDict_GET_SIZE(object)));
+  number(static_cast<std::uint64_t>(length));
   PyObject* key = nullptr;
   PyObject* item = nullptr;
-  for (Py_ssize_t position = 0; PyDict_Next(object, &position, &key, &item) != 0;) {
-    hashed(key);
+  Py_ssize_t found = 0;
+  for (Py_ssize_t position = 0; PyDict_Next(object, &position, &key, &item) != 0; ++found) {
+    const auto held = py::reinterpret_borrow<py::object>(item);
+    hashed(py::reinterpret_borrow<py::object>(key).ptr());
     value(item);
+    check_same_size(object, PyDict_GET_SIZE(object), length);
   }
+  check_same_size(object, found, length);  // as many as before are others where one was removed and one added
 }
 
 // The tensor itself, if its values lie in its memory without gaps; else a copy of which that is true.
@@ -152,6 +166,7 @@ at::Tensor as_it_lies(const at::Tensor& given) {
 void Encoder::tensor(const at::Tensor& given) {
   TORCH_CHECK_VALUE(given.device().is_cpu(), "customccl: a message holds a tensor on ", given.device(),
                     "; messages carry CPU tensors. Send tensor.cpu()");
+  if (!given._is_zerotensor()) check_memory(given);
   at::Tensor dense = as_it_lies(given);
   mark(Mark::kTensor);
   number(static_cast<std::uint64_t>(dtype_of(dense.scalar_type())));

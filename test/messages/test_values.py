@@ -75,6 +75,30 @@ def test_values_that_lie_in_memory_in_another_way_than_they_read(alone):
         assert torch.equal(got, sent) and not got.requires_grad
 
 
+@pytest.mark.parametrize("count", [3, 100_000], ids=["at once", "in parts"])
+def test_given_tensors_that_lie_in_memory_in_another_way_than_they_read(ranks, count):
+    def body(rank, size, count):
+        z = torch.complex(torch.arange(float(count)), torch.ones(count))
+        sent = [z, z.imag, z.real, z.real]
+        with group(rank, size, "lazy") as made:
+            if rank == 0:
+                return made.send_message(sent, 1)
+            room = [
+                torch.zeros(count, dtype=torch.complex64).conj(),
+                torch.zeros(count, dtype=torch.complex64).conj().imag,
+                torch._neg_view(torch.zeros(count)),
+                torch.zeros(count, 2).t()[1],
+            ]
+            given = [torch.view_as_real(room[0].conj()), room[1], room[2], room[3]]
+            got = made.recv_message(0, into=room)
+            assert all(one is other for one, other in zip(got, room, strict=True))
+            assert all(torch.equal(one, other) for one, other in zip(got, sent, strict=True))
+            assert torch.equal(given[0], torch.view_as_real(z.conj().resolve_conj()))  # the memory itself
+            return None
+
+    ranks(2).run(body, count)
+
+
 def test_long_bytes_as_keys_of_a_large_message(ranks):
     """They are hashed before the tensors arrive."""
 
