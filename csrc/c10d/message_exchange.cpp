@@ -35,7 +35,11 @@ Call message_call(Op op, int peer, std::int64_t tag) {
   return call;
 }
 
+// Where Python runs signal handlers. Only there: another thread that asks for the GIL while Python ends is unwound, which ends the process.
+unsigned long main_thread = 0;
+
 bool interrupted() {
+  if (PyThread_get_thread_ident() != main_thread) return false;
   const py::gil_scoped_acquire acquire;
   return PyErr_CheckSignals() != 0;
 }
@@ -114,11 +118,12 @@ py::object decode_whole(const Preface& preface, std::byte* data, std::uint64_t b
 
 // A large one in one piece.
 py::object receive_whole(CustomBackend& backend, const std::shared_ptr<Message>& message, const Preface& preface,
-                         ParcelDecoder::Rules rules) {
+                         ParcelDecoder::Rules rules, bool& fetched) {
   const std::uint64_t total = message->header.total;
   const std::shared_ptr<std::byte[]> data(new std::byte[total]);
   std::memcpy(data.get(), message->data.get(), message->header.bytes);
   const View rest{data.get() + message->header.bytes, nullptr, 0, total - message->header.bytes};
+  fetched = true;
   fetch(backend, message, {&rest, 1});
   return decode_whole(preface, data.get(), total, data, std::move(rules));
 }
@@ -142,10 +147,7 @@ py::object receive(CustomBackend& backend, const std::shared_ptr<Message>& messa
   try {
     const Preface preface = preface_of(*message);
     if (complete) return decode_whole(preface, message->data.get(), message->header.total, message, std::move(rules));
-    if (preface.whole != 0) {
-      fetched = true;
-      return receive_whole(backend, message, preface, std::move(rules));
-    }
+    if (preface.whole != 0) return receive_whole(backend, message, preface, std::move(rules), fetched);
     const bool there = aligned(sizeof(preface) + preface.header_bytes) == message->header.bytes;
     TORCH_CHECK_VALUE(there, "customccl: a message is garbled: its head is incomplete");
     return receive_in_parts(backend, message, preface, std::move(rules), fetched);
@@ -210,6 +212,7 @@ py::object value_of_parcel(const std::string& bytes, bool in_parts, bool weights
 
 void bind_message_exchange(py::module_& module) {
   bind_shared_bytes(module);
+  main_thread = py::module_::import("threading").attr("main_thread")().attr("ident").cast<unsigned long>();
   module.def("send_message", &send_message, py::arg("backend"), py::arg("value"), py::arg("peers"), py::arg("tag"),
              py::arg("timeout"));
   module.def("receive_message", &receive_message, py::arg("backend"), py::arg("peer"), py::arg("tag"),

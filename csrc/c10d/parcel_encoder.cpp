@@ -1,5 +1,6 @@
 #include "c10d/parcel_encoder.h"
 
+#include <ATen/core/Tensor.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
 
@@ -28,6 +29,8 @@ class Encoder {
   bool pickled() const { return pickled_; }
   // The parts behind the head, as they are found; the head moves until it is complete.
   const std::vector<View>& runs() const { return runs_; }
+  // Code of objects that were pickled after a tensor may have freed its memory.
+  void check_memory_of_tensors() const;
 
  private:
   void mark(Mark mark) { out_.head.push_back(static_cast<std::byte>(mark)); }
@@ -64,6 +67,12 @@ class Encoder {
 
   Parcel& out_;
   std::vector<View> runs_;
+  // What out_.storages hold, and how much of it is sent.
+  struct Memory {
+    const void* data;
+    std::size_t bytes;
+  };
+  std::vector<Memory> memory_;
   bool pickled_ = false;
   bool hashed_ = false;  // whether the receiver needs the hash of what is encoded
 };
@@ -167,7 +176,7 @@ void Encoder::tensor(const at::Tensor& given) {
   TORCH_CHECK_VALUE(given.device().is_cpu(), "customccl: a message holds a tensor on ", given.device(),
                     "; messages carry CPU tensors. Send tensor.cpu()");
   if (!given._is_zerotensor()) check_memory(given);
-  at::Tensor dense = as_it_lies(given);
+  const at::Tensor dense = as_it_lies(given);
   mark(Mark::kTensor);
   number(static_cast<std::uint64_t>(dtype_of(dense.scalar_type())));
   number(static_cast<std::uint64_t>(dense.device().type()));
@@ -180,7 +189,18 @@ void Encoder::tensor(const at::Tensor& given) {
     for (const std::int64_t stride : dense.strides()) number(static_cast<std::uint64_t>(stride));
   }
   run(dense.const_data_ptr(), dense.nbytes());
-  out_.tensors.push_back(std::move(dense));
+  if (dense.nbytes() == 0) return;
+  const std::size_t begin = static_cast<std::size_t>(dense.storage_offset()) * dense.itemsize();
+  memory_.push_back({dense.storage().data(), begin + dense.nbytes()});
+  out_.storages.push_back(dense.storage());
+}
+
+void Encoder::check_memory_of_tensors() const {
+  for (std::size_t i = 0; i < memory_.size(); ++i) {
+    const c10::Storage& storage = out_.storages[i];
+    TORCH_CHECK(storage.data() == memory_[i].data && storage.nbytes() >= memory_[i].bytes,
+                "customccl: the memory of a tensor was resized while a message of it is made");
+  }
 }
 
 void Encoder::pickle(PyObject* object) {
@@ -234,12 +254,12 @@ bool Encoder::sequence(PyObject* object) {
   return false;
 }
 
-// Strided ones of a dtype that we know; others (sparse, quantized, subclasses) are for pickle.
+// Strided ones of a dtype that we know; others (sparse, quantized, nested, subclasses) are for pickle.
 bool plain_tensor(PyObject* object) {
   if (!THPVariable_CheckExact(object)) return false;
   const at::Tensor& tensor = THPVariable_Unpack(object);
   const auto scalar = static_cast<std::size_t>(tensor.scalar_type());
-  return tensor.layout() == c10::kStrided && scalar < kDTypeOfScalar.size() && kDTypeOfScalar[scalar] >= 0;
+  return tensor.layout() == c10::kStrided && !tensor.is_nested() && scalar < kDTypeOfScalar.size() && kDTypeOfScalar[scalar] >= 0;
 }
 
 void Encoder::value(PyObject* object) {
@@ -258,6 +278,7 @@ void Encoder::value(PyObject* object) {
 void encode(const py::object& value, std::size_t head_limit, Parcel& out) {
   Encoder encoder(out);
   encoder.value(value.ptr());
+  if (encoder.pickled()) encoder.check_memory_of_tensors();
   Preface preface;
   preface.header_bytes = out.head.size() - sizeof(Preface);
   out.head.resize(aligned(out.head.size()));

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
+#include <c10/core/Storage.h>
 #include <pybind11/pybind11.h>
 
 #include <memory>
@@ -16,7 +16,7 @@ struct Parcel {
   std::vector<std::byte> head;  // preface, header and pad
   std::vector<View> views;      // the head and what follows; valid while the Parcel stays where it is
   std::uint64_t bytes = 0;      // of all views
-  std::vector<at::Tensor> tensors;
+  std::vector<c10::Storage> storages;  // of tensors
   std::vector<pybind11::object> objects;
   std::vector<std::unique_ptr<pybind11::buffer_info>> buffers;
 };

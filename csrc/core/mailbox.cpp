@@ -63,6 +63,11 @@ void Mailbox::set_aside(Message message) {
   messages_.push_back(std::move(message));
 }
 
+void Mailbox::put_back(Message message) {
+  source_of(message.source).aside_bytes += footprint(message);
+  messages_.push_front(std::move(message));
+}
+
 void Mailbox::clear() {
   recvs_.clear();
   messages_.clear();

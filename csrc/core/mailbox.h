@@ -33,6 +33,8 @@ class Mailbox {
   // The message for `recv` that came first, taken out.
   [[gnu::hot]] std::optional<Message> take_message(const Call& recv);
   void set_aside(Message message);
+  // One that was taken out, before all others.
+  void put_back(Message message);
   // The same without taking it out, or nullptr.
   const Message* find_message(const Call& recv) const;
   // Takes a posted recv back; false if it is not here any more.

@@ -147,21 +147,23 @@ void MessageLane::accept_self(Task& task, Finished& finished) {
   message.header.tag = task.call().tag;
   message.header.dtype = task.call().dtype;
   message.header.total = bytes_of(task.call());
-  if (Task* recv = mailbox_.take_recv(rank_, message.header.tag); recv != nullptr) {
-    message.local = &task;
-    return match(*recv, std::move(message), nullptr, finished);
-  }
   const Call& call = task.call();
-  const bool eager = call.parcel || message.header.total <= kEagerLimit;
-  if (eager) {
+  Task* recv = mailbox_.take_recv(rank_, message.header.tag);
+  // A parcel's receiver gets memory of its own; a tensor's has some.
+  const bool buffered = call.parcel || (recv == nullptr && message.header.total <= kEagerLimit);
+  if (buffered) {
     message.header.bytes = static_cast<std::uint32_t>(message.header.total);
     message.data = std::make_unique_for_overwrite<std::byte[]>(message.header.total);
     pack_runs(message.data.get(), call.inputs, size_of(call.dtype), 0, message.header.total);
   } else {
     message.local = &task;
   }
-  mailbox_.set_aside(std::move(message));
-  if (eager) complete(task, finished);
+  if (recv != nullptr) {
+    match(*recv, std::move(message), nullptr, finished);
+  } else {
+    mailbox_.set_aside(std::move(message));
+  }
+  if (buffered) complete(task, finished);
 }
 
 bool MessageLane::fits(const Task& recv, int source, const PacketHeader& header, Finished& finished) const {
@@ -229,6 +231,27 @@ int MessageLane::probe(const Call& recv, std::uint64_t& bytes) {
   return message->source;
 }
 
+void MessageLane::give_back(Message&& message) {
+  mutex_.lock();
+  Finished finished;
+  protect(finished, [&] {
+    if (!running()) return;
+    if (Task* recv = mailbox_.take_recv(message.source, message.header.tag); recv != nullptr) {
+      match(*recv, std::move(message), nullptr, finished);
+    } else {
+      mailbox_.put_back(std::move(message));
+    }
+  });
+  leave(finished);
+}
+
+bool MessageLane::only_listens() {
+  const std::lock_guard lock(mutex_);
+  bool all = true;
+  for_each_held([&](const Task& task) { all = all && listens(task); });
+  return all;
+}
+
 int MessageLane::awaited_rank(const Task& task) { return task.source() >= 0 ? task.source() : task.call().peer; }
 
 std::vector<int> MessageLane::awaited(bool anybody) const {
@@ -259,8 +282,7 @@ Status MessageLane::find_failure(Finished& finished) {
   if (!status.ok()) return status;
   Status late;
   for_each_held([&](const Task& task) {
-    const bool open = task.call().parcel && task.call().op == Op::kRecv && task.parcel() == nullptr;
-    if (late.ok() && !open && task.deadline().passed()) late = group_.timed_out(awaited_by(task));
+    if (late.ok() && !listens(task) && task.deadline().passed()) late = group_.timed_out(awaited_by(task));
   });
   return late;
 }

@@ -27,13 +27,19 @@ Status Communicator::receive_parcel(const Call& call, Nanos limit, bool (*interr
   messages_->post(task, looks());
   const Clock::time_point begin = Clock::now();
   constexpr Nanos kSlice = std::chrono::milliseconds(50);
+  bool stopped = false;
   while (!task.done()) {
     const Nanos left = limit - (Clock::now() - begin);
     if (left.count() <= 0) {
       messages_->withdraw(task, nothing_came(limit));
     } else if (!wait(task, std::min(left, kSlice)) && interrupted()) {
+      stopped = true;
       messages_->withdraw(task, {Code::kAborted, "interrupted"});
     }
+  }
+  if (stopped && task.status().ok()) {  // it came while a signal was handled
+    messages_->give_back(std::move(*task.parcel()));
+    return {Code::kAborted, "interrupted"};
   }
   out = task.parcel();
   return task.status();
@@ -58,7 +64,7 @@ int Communicator::probe(const Call& call, std::uint64_t& bytes) {
 bool Communicator::drain(Nanos limit) {
   if (inherited()) return true;
   const Deadline deadline(limit);
-  const auto idle = [&] { return !collectives_->busy() && !messages_->busy(); };
+  const auto idle = [&] { return !collectives_->busy() && messages_->only_listens(); };
   wait_until(
       spin_, bell_, [&] { return idle() || deadline.passed(); },
       [&](bool sleeps) {

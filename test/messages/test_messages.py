@@ -206,6 +206,19 @@ def test_a_container_that_changes_while_it_is_encoded_is_refused(alone):
     assert alone.recv_message(0) == "after"
 
 
+def test_a_tensor_that_is_freed_while_a_message_is_made_is_refused(alone):
+    first, last = torch.arange(300_000.0), torch.arange(10.0)
+    free = Changing(lambda: first.untyped_storage().resize_(0))
+    with pytest.raises(RuntimeError, match="customccl: the memory of a tensor was resized"):
+        alone.send_message([first, free], 0)
+    longer = Changing(lambda: last.resize_(1_000_000))  # to other memory
+    with pytest.raises(RuntimeError, match="customccl: the memory of a tensor was resized"):
+        alone.send_message([last, longer], 0)
+    replaced = torch.arange(1000.0)
+    alone.send_message([replaced, Changing(lambda: replaced.set_(torch.zeros(3)))], 0)
+    assert alone.recv_message(0)[0].equal(torch.arange(1000.0))
+
+
 def test_what_cannot_be_sent_is_refused_before_anything_is_sent(alone):
     endless = []
     endless.append(endless)

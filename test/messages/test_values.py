@@ -99,6 +99,25 @@ def test_given_tensors_that_lie_in_memory_in_another_way_than_they_read(ranks, c
     ranks(2).run(body, count)
 
 
+def test_a_tensor_in_two_places_of_an_object_arrives_as_one(alone):
+    x = torch.arange(10)
+    alone.send_message(Request("r", x.numpy(), x, more=[x, x[2:]]), 0)
+    got = alone.recv_message(0)
+    assert got.more[0] is got.hidden and got.hidden.equal(x) and got.more[1].equal(x[2:])
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged], ids=str)
+def test_nested_tensors(alone, layout):
+    parts = [torch.arange(2.0), torch.arange(3.0)]
+    sent = torch.nested.nested_tensor(parts, layout=layout)
+    for value in (sent, Request("r", parts[0].numpy(), sent)):
+        alone.send_message([value], 0)
+        got = alone.recv_message(0)[0]
+        got = got.hidden if value is not sent else got
+        assert all(one.equal(other) for one, other in zip(got.unbind(), parts, strict=True))
+
+
 def test_long_bytes_as_keys_of_a_large_message(ranks):
     """They are hashed before the tensors arrive."""
 

@@ -14,15 +14,18 @@ class _Pickler(pickle.Pickler):
     def __init__(self, file: io.BytesIO, buffers: list[pickle.PickleBuffer], tensors: list[torch.Tensor]) -> None:
         super().__init__(file, protocol=5, buffer_callback=buffers.append)
         self._tensors = tensors
+        self._numbers: dict[int, int] = {}  # of tensors, which live as long as this, by id()
 
     def persistent_id(self, value: Any) -> int | None:
         # Not subclasses: torch has them pickled as a class and plain tensors, which come here by themselves.
-        if type(value) is not torch.Tensor or value.layout is not torch.strided or value.is_quantized:
+        if type(value) is not torch.Tensor or value.layout is not torch.strided:
             return None
-        if value.device.type != "cpu" or value.requires_grad:
+        if value.is_quantized or value.is_nested or value.device.type != "cpu" or value.requires_grad:
             return None
-        self._tensors.append(value)
-        return len(self._tensors) - 1
+        number = self._numbers.setdefault(id(value), len(self._tensors))
+        if number == len(self._tensors):
+            self._tensors.append(value)
+        return number
 
 
 class _Unpickler(pickle.Unpickler):

@@ -1,7 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
+#include <functional>
 #include <thread>
+#include <utility>
 
 #include "core/mailbox.h"
 #include "support/ranks.h"
@@ -171,6 +174,90 @@ TEST(Parcels, ToOneselfAreTakenWhole) {
       ASSERT_EQ(parcel->header.bytes, bytes);
       ASSERT_EQ(content_error(parcel->data.get(), 0, bytes, 5), "");
     }
+  });
+}
+
+// What happens while receive_parcel() waits in vain: it asks interrupted() then.
+thread_local std::function<bool()> meanwhile;
+bool happens() { return meanwhile(); }
+
+TEST(Parcels, ToOneselfReachWhoWaits) {
+  run_threads(1, [](const Rank& rank) {
+    const auto group = rank.join("g");
+    for (const int from : {0, kAnySource}) {
+      for (const std::size_t bytes : {10, 1'000'000}) {
+        meanwhile = [&, sent = false]() mutable {
+          if (!std::exchange(sent, true)) {
+            EXPECT_TRUE(send_parcel(*group, 0, 1, 10, bytes, 5).ok());
+          }
+          return false;
+        };
+        std::shared_ptr<Message> parcel;
+        ASSERT_TRUE(group->receive_parcel(parcel_call(Op::kRecv, from, 1), kLong, happens, parcel).ok());
+        ASSERT_EQ(parcel->header.bytes, bytes);
+        ASSERT_EQ(content_error(parcel->data.get(), 0, bytes, 5), "");
+      }
+    }
+  });
+}
+
+TEST(Parcels, ThatComeWhileTheReaderIsInterruptedStay) {
+  for (const std::size_t bytes : {500, 300'000}) {
+    run_threads(2, [bytes](const Rank& rank) {
+      const auto group = rank.join("g");
+      if (rank.number() == 0) {
+        rank.meet("waiting");
+        std::vector<std::byte> data(bytes);
+        for (std::size_t i = 0; i < bytes; ++i) data[i] = value_at(i, 7);
+        const View views[]{{data.data(), nullptr, 0, 10}, {data.data() + 10, nullptr, 0, bytes - 10}};
+        Call call = parcel_call(Op::kSend, 1, 8);
+        call.inputs = views;
+        const auto first = std::make_shared<Task>(call, kLong);
+        group->post(first);
+        EXPECT_TRUE(send_parcel(*group, 1, 8, 10, 600, 8).ok());
+        EXPECT_TRUE(send_parcel(*group, 1, 9, 10, 10, 1).ok());  // behind the others, in the same ring
+        rank.meet("read");
+        EXPECT_TRUE(first->done());
+        return;
+      }
+      std::uint64_t size = 0;
+      meanwhile = [&] {
+        rank.meet("waiting");
+        while (group->probe(parcel_call(Op::kRecv, 0, 9), size) < 0) std::this_thread::yield();
+        return true;
+      };
+      std::shared_ptr<Message> parcel;
+      const Call call = parcel_call(Op::kRecv, 0, 8);
+      EXPECT_EQ(group->receive_parcel(call, kLong, happens, parcel).code, Code::kAborted);
+      EXPECT_EQ(parcel, nullptr);
+      EXPECT_EQ(receive_parcel(*group, 0, 8, 10, bytes, 7), "");
+      EXPECT_EQ(receive_parcel(*group, 0, 8, 10, 600, 8), "");
+      EXPECT_EQ(receive_parcel(*group, 0, 9, 10, 10, 1), "");
+      rank.meet("read");
+    });
+  }
+}
+
+TEST(Parcels, DrainDoesNotWaitForWhoOnlyListens) {
+  run_threads(2, [](const Rank& rank) {
+    const auto group = rank.join("g");
+    std::atomic<bool> listens = false;
+    std::atomic<bool> enough = false;
+    std::thread listener([&] {
+      meanwhile = [&] {
+        listens = true;
+        return enough.load();
+      };
+      std::shared_ptr<Message> parcel;
+      EXPECT_EQ(group->receive_parcel(parcel_call(Op::kRecv, kAnySource, 0), kLong, happens, parcel).code,
+                Code::kAborted);
+    });
+    while (!listens) std::this_thread::yield();
+    EXPECT_TRUE(group->drain(kLong));
+    EXPECT_FALSE(enough);
+    enough = true;
+    listener.join();
+    rank.meet("end");
   });
 }
 
