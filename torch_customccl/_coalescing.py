@@ -9,14 +9,12 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
-import torch
 import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
-from torch_customccl._autoload import NAME
+from torch_customccl._own_groups import is_ours
 
 _MARK = "_customccl_ends_in_good_order"
-_CPU = torch.device("cpu")
 
 
 def install() -> None:
@@ -43,7 +41,7 @@ def install() -> None:
 
 def _give_up(group: Any, device: Any) -> None:
     """Forget what was noted down; what is under way already goes on."""
-    if _CPU not in group._device_types or group._get_backend(_CPU).name() != NAME:
+    if not is_ours(group):
         return
     c10d._world.pg_coalesce_state.pop(group, None)
     if device is not None:

@@ -10,7 +10,7 @@ from typing import Any
 import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
-from torch_customccl._autoload import NAME
+from torch_customccl._own_groups import is_ours
 
 _MARK = "_customccl_serves_its_groups"
 
@@ -23,7 +23,7 @@ def install() -> None:
 
     @functools.wraps(refusing)
     def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
-        if c10d._rank_not_in_group(group) or c10d.get_backend(group) != NAME:
+        if not is_ours(group):
             return refusing(group, timeout, wait_all_ranks)  # type: ignore[no-any-return]
         if timeout is None:
             timeout = c10d.default_pg_timeout

@@ -6,13 +6,11 @@
 import functools
 from typing import Any
 
-import torch
 import torch.distributed.distributed_c10d as c10d
 
-from torch_customccl._autoload import NAME
+from torch_customccl._own_groups import is_ours
 
 _MARK = "_customccl_takes_the_timeout"
-_CPU = torch.device("cpu")
 
 
 def install() -> None:
@@ -23,10 +21,9 @@ def install() -> None:
 
     @functools.wraps(ignoring)
     def _set_pg_timeout(timeout: Any, group: Any = None) -> None:
-        chosen: Any = c10d._get_default_group() if group is None else group
-        ours = not c10d._rank_not_in_group(chosen) and _CPU in chosen._device_types
-        if not ours or chosen._get_backend(_CPU).name() != NAME:
+        if not is_ours(group):
             return ignoring(timeout, group)  # type: ignore[no-any-return]
+        chosen: Any = c10d._get_default_group() if group is None else group
         chosen.set_timeout(timeout)
         return None
 

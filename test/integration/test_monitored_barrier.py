@@ -29,6 +29,22 @@ def test_it_is_a_barrier_among_other_operations(ranks, size):
     ranks(size).run(body)
 
 
+@pytest.mark.parametrize("backend", ["cpu:customccl", "cpu:customccl,cuda:gloo"])
+def test_it_serves_groups_asked_for_by_device(ranks, backend):
+    def body(rank, size, backend):
+        group = dist.new_group(list(range(size)), backend=backend, timeout=LONG)
+        dist.monitored_barrier(group, timeout=LONG)
+        raised = None
+        if rank == 0:
+            raised = error_of(dist.monitored_barrier, group, timeout=SHORT)
+        dist.barrier()
+        dist.destroy_process_group(group)
+        return raised
+
+    raised = ranks(2).run(body, backend)[0]
+    assert "Rank 1 failed to pass monitoredBarrier in 300 ms" in raised.text
+
+
 def test_nobody_passes_before_the_last_one_has_come(ranks):
     """CLOCK_MONOTONIC is one clock for all processes of a machine."""
 

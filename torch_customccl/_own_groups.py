@@ -1,0 +1,18 @@
+"""Tells groups whose CPU tensors this backend serves, however torch was asked for it."""
+
+from typing import Any
+
+import torch
+import torch.distributed.distributed_c10d as c10d
+
+from torch_customccl._autoload import NAME
+
+_CPU = torch.device("cpu")
+
+
+def is_ours(group: Any) -> bool:
+    """Whether this rank is a member of `group` (None: the default group), made by "customccl" or "cpu:customccl,..."."""
+    chosen: Any = c10d._get_default_group() if group is None else group
+    if c10d._rank_not_in_group(chosen) or _CPU not in chosen._device_types:
+        return False
+    return bool(chosen._get_backend(_CPU).name() == NAME)
