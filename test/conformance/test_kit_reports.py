@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from harness.installed import installed
+from rich.console import Console
 
 from torch_customccl.conformance.cli import main
 from torch_customccl.conformance.model import Case, CaseResult, RankOutcome, Verdict
@@ -23,12 +25,13 @@ SCHEMA = Path(result_file.__file__).with_name("schema.json")
 DIMS = {"op": "all_reduce", "dtype": "f32", "layout": "contiguous", "reduce_op": "sum"}
 
 
-def made(*verdicts: Verdict, tier: str = "standard") -> dict[str, Any]:
+def made(*verdicts: Verdict, tier: str = "standard", said: RankOutcome | None = None) -> dict[str, Any]:
     results = []
     for number, verdict in enumerate(verdicts):
         case = Case(f"coll/all_reduce/ws2/case{number}", "data", "AR-01", "data", 2, DIMS)
         stack = 'Thread 1\n  File "wait_for_peer.py", line 7' if verdict is Verdict.HANG else ""
         ranks = [RankOutcome(rank, "stuck" if stack else "ok", stack=stack, message="no answer\x00") for rank in (0, 1)]
+        ranks = [said] if said else ranks
         results.append(CaseResult(case, verdict, [] if verdict is Verdict.PASS else ranks, duration_ms=2.5))
     environment = {
         "torch": "2.13.0",
@@ -101,9 +104,25 @@ def test_junit_counts_and_keeps_the_stacks(tmp_path: Path) -> None:
     suite = ET.parse(tmp_path / "junit.xml").getroot()[0]
     assert suite.attrib["tests"] == str(len(Verdict))
     counts = {name: int(suite.attrib[name]) for name in ("errors", "failures", "skipped")}
-    assert counts == {"errors": 4, "failures": 5, "skipped": 3}
+    assert counts == {"errors": 5, "failures": 5, "skipped": 3}
+    errors = {element.attrib["type"] for element in suite.iter("error")}
+    assert errors == {"hang", "crash", "error", "asymmetric", "harness_error"}
     assert "wait_for_peer.py" in (tmp_path / "junit.xml").read_text()
     assert (tmp_path / "official.zip").stat().st_size > 1000
+
+
+def test_what_a_backend_says_spoils_no_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    info = {"distance": torch.tensor(3), "share": float("nan")}
+    text = "bad </script><script>alert(1)</script> \udcff \x00"
+    result = made(Verdict.ERROR, said=RankOutcome(0, "raised", message=text, info=info))
+    writer.write_all(result, tmp_path, packed=False)
+    writer.print_summary(result, tmp_path, Console())
+    assert "script&gt; ?" in capsys.readouterr().out
+    summary = (tmp_path / "summary.md").read_text()
+    assert "<script>" not in summary and "&lt;script&gt;" in summary
+    assert ET.parse(tmp_path / "junit.xml").getroot()[0].attrib["errors"] == "1"
+    rank = json.loads((tmp_path / "result.json").read_text())["cases"][0]["ranks"][0]
+    assert rank["info"] == {"distance": "tensor(3)", "share": "NaN"}
 
 
 def test_exit_codes() -> None:
@@ -125,8 +144,37 @@ def test_compare_puts_regressions_first(tmp_path: Path) -> None:
         result_file.save(each, path)
     assert main(["compare", *map(str, paths)]) == 1
     assert main(["compare", str(paths[0]), str(paths[0])]) == 0
+    stopped = compare.compare(made(Verdict.WRONG_RESULT), made(Verdict.NOT_RUN))
+    assert [row[1:] for row in stopped.regressions] == [("wrong_result", "not_run")], "what it was is no longer known"
     with pytest.raises(ValueError, match="tier differs"):
         compare.compare(before, made(Verdict.PASS, tier="full"))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[1]", "is no result of this kit"),
+        ("{", "Expecting property name"),
+        (json.dumps({**ALL, "cases": [{"id": "x"}]}), r"cases\[0\] lacks 'family'"),
+        (json.dumps({name: part for name, part in ALL.items() if name != "product"}), "lacks 'product'"),
+        (json.dumps({**ALL, "suite": []}), "suite is no object"),
+    ],
+)
+def test_what_is_no_whole_result_is_refused_in_one_sentence(
+    text: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "part.json"
+    path.write_text(text)
+    for words in (["compare", path, path], ["matrix", path], ["pack", path, tmp_path / "x.json.gz"]):
+        assert main([str(word) for word in words]) == 2
+        assert re.search(told, capsys.readouterr().err.replace("\n", ""))
+
+
+def test_what_is_no_score_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "score.json"
+    path.write_text('{"caught": 3}')
+    assert main(["--backend", "gloo", "--tier", "smoke", "--selftest-score", str(path)]) == 2
+    assert "is no score of the selftest: it lacks 'total'" in capsys.readouterr().err.replace("\n", "")
 
 
 def test_the_matrix_has_a_column_for_each_run_and_one_for_nccl() -> None:

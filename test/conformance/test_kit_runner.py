@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -113,13 +114,17 @@ def test_when_the_time_is_spent_the_rest_does_not_run() -> None:
     assert {(result.verdict, result.reason) for result in results.values()} == {(Verdict.NOT_RUN, "budget")}
 
 
-def test_an_interrupt_leaves_a_result_for_every_case() -> None:
+def test_a_run_that_is_stopped_has_a_result_for_every_case_and_none_of_ranks_it_ended() -> None:
+    stop = threading.Event()
+
     def play(case: Case, before: list[str]) -> str:
         if case.id == "b":
-            raise KeyboardInterrupt
+            stop.set()
+            return "stuck"
         return "ok"
 
-    results = run(PlayedPool(play), cases("a", "b", "c"))
+    runner = Runner(PlayedPool(play), Limits(lanes=1), lambda result: None, stop)  # type: ignore[arg-type]
+    results = {result.case.id: result for result in runner.run([Portion(2, cases("a", "b", "c"))])}
     assert [result.verdict.value for result in results.values()] == ["pass", "not_run", "not_run"]
     assert {results[name].reason for name in "bc"} == {"interrupted"}
 
@@ -131,6 +136,15 @@ def test_a_verdict_that_changes_between_runs_is_flaky() -> None:
     merge_repeat(results, again)
     assert [result.verdict for result in results] == [Verdict.PASS, Verdict.FLAKY]
     assert results[1].reason == "pass, then error on repeat: internal failure 7"
+
+
+def test_a_case_that_ran_in_one_repeat_only_has_what_it_got_there() -> None:
+    one, two, three = cases("a", "b", "c")
+    first = [CaseResult(one, Verdict.NOT_RUN), CaseResult(two, Verdict.PASS), CaseResult(three, Verdict.PASS)]
+    again = [CaseResult(one, Verdict.WRONG_RESULT), CaseResult(two, Verdict.NOT_RUN), CaseResult(three, Verdict.PASS)]
+    assert not merge_repeat(first, again)
+    assert [result.verdict for result in first] == [Verdict.WRONG_RESULT, Verdict.PASS, Verdict.PASS]
+    assert merge_repeat(first, [CaseResult(each.case, each.verdict) for each in first])
 
 
 def test_an_official_run_allows_no_filter_and_is_three_runs() -> None:

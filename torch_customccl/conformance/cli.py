@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
 import re
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch.distributed as dist
@@ -37,6 +40,8 @@ def main(argv: list[str] | None = None) -> int:
     except ChildProcessError as error:
         console.print(f"conformance: {error}", style="red", markup=False, soft_wrap=True)
         return HARNESS
+    except KeyboardInterrupt:  # before or after what _stopped_by_signals covers
+        return INTERRUPTED
     except (BadExpectationsError, ValueError, OSError) as error:
         console.print(f"conformance: {error}", style="red", markup=False, soft_wrap=True)
         return USAGE
@@ -133,6 +138,27 @@ def _request(args: argparse.Namespace) -> Request:
     )
 
 
+@contextmanager
+def _stopped_by_signals() -> Iterator[threading.Event]:
+    """Ctrl-C and SIGTERM, however often, only end the run; the report of what had run is still written."""
+    stop = threading.Event()
+    heeded = [each for each in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(each) is not signal.SIG_IGN]
+
+    told: list[int] = []
+
+    def tell(number: int, frame: object) -> None:
+        if not told:  # a signal within set() would wait for itself
+            told.append(number)
+            stop.set()
+
+    before = [signal.signal(each, tell) for each in heeded]
+    try:
+        yield stop
+    finally:
+        for each, handler in zip(heeded, before, strict=True):
+            signal.signal(each, handler)
+
+
 def _run(words: list[str], console: Console) -> int:
     parser = _parser()
     args = parser.parse_args(words)
@@ -149,13 +175,14 @@ def _run(words: list[str], console: Console) -> int:
         console.print("conformance: the filters leave no case", style="red")
         return USAGE
     _check_names(args)
-    score = json.loads(args.selftest_score.read_text()) if args.selftest_score else None
-    args.out.mkdir(parents=True, exist_ok=True)
-    made = run(request, console)
-    if score is not None:
-        made["mutation_score"] = score
-    writer.write_all(made, args.out, packed=args.official)
-    writer.print_summary(made, args.out, Console())
+    score = result.load_score(args.selftest_score) if args.selftest_score else None
+    writer.check_writable(args.out)
+    with _stopped_by_signals() as stop:
+        made = run(request, console, stop)
+        if score is not None:
+            made["mutation_score"] = score
+        writer.write_all(made, args.out, packed=args.official)
+        writer.print_summary(made, args.out, Console())
     return INTERRUPTED if "interrupted" in made["suite"]["unofficial_because"] else result.exit_code(made)
 
 
@@ -231,7 +258,7 @@ def _pack(words: list[str], console: Console) -> int:
     args = parser.parse_args(words)
     packed = portable(result.load(args.source))
     if args.selftest_score:
-        packed["mutation_score"] = json.loads(args.selftest_score.read_text())
+        packed["mutation_score"] = result.load_score(args.selftest_score)
     result.save(packed, args.target)
     return 0
 

@@ -43,27 +43,30 @@ class Expectation:
 
 def load(path: Path) -> list[Expectation]:
     """Read and check an expectations file."""
-    rows = _parse(path).get("case")
+    parsed = _parse(path)
+    rows = parsed.get("case") if isinstance(parsed, dict) else None
     if not isinstance(rows, list):
         raise BadExpectationsError(f"{path}: no list named 'case'")
     return [_expectation(path, row) for row in rows]
 
 
-def _parse(path: Path) -> dict[str, Any]:
+def _parse(path: Path) -> Any:
     try:
         text = path.read_text()
         if path.suffix == ".json":
-            return dict(json.loads(text))
+            return json.loads(text)
         try:
             tomllib: Any = import_module("tomllib")
         except ModuleNotFoundError:
             raise BadExpectationsError(f"{path}: TOML needs Python 3.11; give the same content as JSON") from None
-        return dict(tomllib.loads(text))
+        return tomllib.loads(text)
     except (OSError, ValueError) as error:
         raise BadExpectationsError(f"{path}: {error}") from None
 
 
-def _expectation(path: Path, row: dict[str, Any]) -> Expectation:
+def _expectation(path: Path, row: Any) -> Expectation:
+    if not isinstance(row, dict):
+        raise BadExpectationsError(f"{path}: an entry is no table: {row!r}")
     missing = [name for name in ("pattern", "verdict", "reason") if not row.get(name)]
     if missing:
         raise BadExpectationsError(f"{path}: an entry lacks {', '.join(missing)}: {row}")
@@ -71,10 +74,19 @@ def _expectation(path: Path, row: dict[str, Any]) -> Expectation:
         verdict = Verdict(row["verdict"])
     except ValueError:
         raise BadExpectationsError(f"{path}: {row['verdict']!r} is no verdict") from None
-    expires = row.get("expires")
-    if isinstance(expires, str):
-        expires = datetime.date.fromisoformat(expires)
-    return Expectation(row["pattern"], verdict, row["reason"], row.get("link", ""), expires)
+    texts = [row["pattern"], row["reason"], row.get("link", "")]
+    if not all(isinstance(text, str) for text in texts):
+        raise BadExpectationsError(f"{path}: pattern, reason and link must be texts: {row}")
+    return Expectation(texts[0], verdict, texts[1], texts[2], _date(path, row.get("expires")))
+
+
+def _date(path: Path, value: Any) -> datetime.date | None:
+    try:
+        if value is None or type(value) is datetime.date:
+            return value
+        return datetime.date.fromisoformat(value)
+    except (TypeError, ValueError):
+        raise BadExpectationsError(f"{path}: expires = {value} is no date such as 2027-01-01") from None
 
 
 def apply(results: list[CaseResult], expectations: list[Expectation], today: datetime.date) -> list[str]:

@@ -8,7 +8,11 @@ from .refusal import is_refusal
 from .tables import DTYPES
 
 PROMPT_MS = 2500.0
+_DTYPE_WORDS = (*(row.words[0] for row in DTYPES.values()), "dtype", "datatype", "data type", "scalar type")
+_REDUCE_OP_WORDS = ("reduceop", "redoptype", "reduce op", "reduction")
 _LAYOUT_WORDS = ("contiguous", "stride", "strided", "dense", "memory format", "overlap")
+_SIZE_WORDS = ("size", "shape", "length", "empty", "dim", "dimension", "scalar")
+_SIZE_LAYOUTS = ("zero_dim", "empty", "empty_dim")
 
 
 def feature_words(case: Case) -> tuple[str, ...]:
@@ -23,6 +27,28 @@ def feature_words(case: Case) -> tuple[str, ...]:
     if case.dims.get("layout", "contiguous") != "contiguous":
         words += _LAYOUT_WORDS
     return tuple(word for word in words if word)
+
+
+def trait_words(case: Case) -> tuple[str, ...]:
+    """The narrower list, for "must be" and "invalid": what sets this case apart from the plainest call."""
+    dims = case.dims
+    layout, kind = dims.get("layout", "contiguous"), str(dims.get("kind", ""))
+    words: list[str] = []
+    if dims.get("dtype") in DTYPES:
+        words += [*_DTYPE_WORDS, *DTYPES[dims["dtype"]].words]
+    if dims.get("reduce_op"):
+        words += [dims["reduce_op"], *_REDUCE_OP_WORDS]
+    if layout in _SIZE_LAYOUTS or "uneven" in kind:
+        words += _SIZE_WORDS
+    elif layout not in ("contiguous", "offset") or "sparse" in kind:
+        words += [*_LAYOUT_WORDS, "noncontiguous", "layout", "sparse"]
+    if dims.get("elsewhere"):
+        words += [dims["elsewhere"], "device"]
+    return tuple(words)
+
+
+def _refuses(case: Case, message: str) -> bool:
+    return is_refusal(message, feature_words(case), strict=True) or is_refusal(message, trait_words(case))
 
 
 def judge(case: Case, outcomes: list[RankOutcome], usable: bool | None) -> tuple[Verdict, str]:
@@ -68,19 +94,21 @@ def _judge_stuck(outcomes: list[RankOutcome]) -> tuple[Verdict, str]:
 
 def _judge_checks(outcomes: list[RankOutcome], checks: list[Verdict]) -> tuple[Verdict, str]:
     verdict = worst(checks)
-    if verdict is Verdict.ACCEPTED_INVALID and any(outcome.info.get("refused_with") for outcome in outcomes):
-        refusing = [str(outcome.rank) for outcome in outcomes if outcome.info.get("refused_with")]
-        return Verdict.ASYMMETRIC, (
-            f"rank {', '.join(refusing)} refused, "
-            f"rank {_ranks(outcomes, 'check')} accepted: {_first(outcomes, 'check')}"
-        )
-    return verdict, next(o.message for o in outcomes if o.outcome == "check" and o.verdict == verdict.value)
+    told = [outcome for outcome in outcomes if outcome.outcome == "check" and outcome.verdict == verdict.value]
+    if verdict is Verdict.ACCEPTED_INVALID:
+        accepted = [str(outcome.rank) for outcome in told]
+        refusing = [str(o.rank) for o in outcomes if o.info.get("refused_with") and o not in told]
+        if refusing:
+            return Verdict.ASYMMETRIC, (
+                f"rank {', '.join(refusing)} refused, rank {', '.join(accepted)} accepted: {told[0].message}"
+            )
+    return verdict, told[0].message
 
 
 def _judge_raised(case: Case, outcomes: list[RankOutcome], usable: bool | None) -> tuple[Verdict, str]:
     raised = [outcome for outcome in outcomes if outcome.outcome == "raised"]
     message = raised[0].message
-    refused = all(is_refusal(outcome.message, feature_words(case)) for outcome in raised)
+    refused = all(_refuses(case, outcome.message) for outcome in raised)
     prompt = all(outcome.duration_ms < PROMPT_MS or is_refusal(outcome.message, strict=True) for outcome in raised)
     if len(raised) < len(outcomes) and not (refused and prompt and _each_group_agrees(outcomes)):
         return Verdict.ASYMMETRIC, f"rank {_ranks(outcomes, 'raised')} raised, the others did not: {message}"
@@ -90,8 +118,6 @@ def _judge_raised(case: Case, outcomes: list[RankOutcome], usable: bool | None) 
         return Verdict.ERROR, f"refused only after {raised[0].duration_ms / 1e3:.1f} s: {message}"
     if usable is False:
         return Verdict.UNCLEAR_UNSUPPORTED, f"refused, but the group is broken afterwards: {message}"
-    if not is_refusal(message, feature_words(case), strict=True) and not _names_feature(case, message):
-        return Verdict.UNCLEAR_UNSUPPORTED, message
     return Verdict.UNSUPPORTED, message
 
 
@@ -102,9 +128,3 @@ def _each_group_agrees(outcomes: list[RankOutcome]) -> bool:
         if not outcome.info.get("bystander"):
             seen.setdefault(str(outcome.info.get("groups")), set()).add(outcome.outcome)
     return all(len(kinds) == 1 for kinds in seen.values())
-
-
-def _names_feature(case: Case, message: str) -> bool:
-    low = message.lower().replace("_", "")
-    words = [word.lower().replace("_", "") for word in feature_words(case)]
-    return any(word in low for word in words) or "scalar type" in low or "datatype" in low or "data type" in low

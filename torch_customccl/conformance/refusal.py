@@ -23,10 +23,13 @@ _FEATURE = re.compile(
 def is_refusal(message: str, words: Sequence[str] = (), strict: bool = False) -> bool:
     """True if the message says that something is not supported and names it.
 
-    ``words``: names of the operation, dtype or feature at hand. ``strict``: only plain "not supported" wording counts,
-    not "must be" or "invalid", which also come with ordinary errors.
+    Plain "not supported" wording needs one of the words in it, or the name of any feature. "must be" or "invalid" also
+    come with ordinary errors: they need one of the words as a whole word, and do not count where ``strict``.
     """
-    said = _STRICT.search(message) or (not strict and _LOOSE.search(message))
     low = message.lower().replace("_", "")
-    named = any(word and word.lower().replace("_", "") in low for word in words) or _FEATURE.search(message)
-    return bool(said and named)
+    names = [word.lower().replace("_", "") for word in words if word]
+    if _STRICT.search(message):
+        return bool(_FEATURE.search(message)) or any(name in low for name in names)
+    if strict or not _LOOSE.search(message):
+        return False
+    return any(re.search(rf"(?<![a-z0-9]){re.escape(name)}s?(?![a-z0-9])", low) for name in names)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
 from queue import Empty, Queue
 from typing import Any
 
@@ -16,7 +18,9 @@ from .judge import judge
 from .model import RED, Case, CaseResult, Verdict
 from .plan import Portion
 from .pool import Pool, StartFailedError, WorkerSet
+from .worker import BadNameError
 
+STOP_LOOK_S = 0.2
 HANGS_PER_KEY = 3
 CONFIRMED_PER_KEY = 2
 OP_TIMEOUT_SCALE = 2.0
@@ -41,47 +45,65 @@ class Limits:
     """False: ranks must not die, because their launcher would end the others."""
 
 
+class _StoppedError(Exception):
+    """The run is being ended: no more ranks are started."""
+
+
 class Runner:
     """Gives every case exactly one result, whatever the backend does."""
 
-    def __init__(self, pool: Pool, limits: Limits, on_result: Callable[[CaseResult], None]) -> None:
+    def __init__(
+        self, pool: Pool, limits: Limits, on_result: Callable[[CaseResult], None], stop: threading.Event | None = None
+    ) -> None:
         self._pool, self._limits, self._on_result = pool, limits, on_result
         self._results: dict[str, CaseResult] = {}
         self._hangs: Counter[str] = Counter()
         self._blocked_by: dict[str, str] = {}
         self._confirmed: Counter[str] = Counter()
         self._lock = threading.Lock()
-        self._stop = threading.Event()
+        self._stop = stop or threading.Event()
         self._until = time.monotonic() + limits.budget_s
 
     def run(self, portions: list[Portion]) -> list[CaseResult]:
-        """Run everything; on KeyboardInterrupt stop soon and mark the rest as not run."""
+        """Run everything. When told to stop, end all ranks and mark what they had not finished as not run."""
         queue: Queue[Portion] = Queue()
         for portion in portions:
             queue.put(portion)
-        executor = ThreadPoolExecutor(self._limits.lanes)
-        lanes = [executor.submit(self._lane, queue) for _ in range(self._limits.lanes)]
-        try:
-            for lane in lanes:
-                lane.result()
-        except KeyboardInterrupt:
-            self._stop.set()
-        finally:
-            self._stop.set()
-            executor.shutdown(wait=True)
+        with ThreadPoolExecutor(self._limits.lanes) as executor:
+            others = multiprocessing.active_children()
+            lanes = [executor.submit(self._lane, queue) for _ in range(self._limits.lanes)]
+            try:
+                self._watch(lanes, others)
+            except KeyboardInterrupt:
+                self._stop.set()
+                self._watch(lanes, others)
+                raise
         for portion in portions:
             for case in portion.cases:
                 if case.id not in self._results:
-                    self._record(CaseResult(case, Verdict.NOT_RUN, reason="interrupted"))
+                    self._results[case.id] = CaseResult(case, Verdict.NOT_RUN, reason="interrupted")
         return [self._results[case.id] for portion in portions for case in portion.cases]
+
+    def _watch(self, lanes: list[Future[None]], others: list[BaseProcess]) -> None:
+        """Wait for the lanes; raise what one of them raised. Once told to stop, no lane shall wait for its ranks."""
+        left = set(lanes)
+        while left:
+            done, left = wait(left, STOP_LOOK_S)
+            if any(lane.exception() for lane in done):
+                self._stop.set()
+            if self._stop.is_set():
+                for process in multiprocessing.active_children():
+                    if process not in others:
+                        process.kill()
+        for lane in lanes:
+            lane.result()
 
     def _lane(self, queue: Queue[Portion]) -> None:
         while not self._stop.is_set():
             try:
-                portion = queue.get_nowait()
-            except Empty:
+                self._run_portion(queue.get_nowait())
+            except (Empty, _StoppedError):
                 return
-            self._run_portion(portion)
 
     def _run_portion(self, portion: Portion) -> None:
         workers: WorkerSet | None = None
@@ -123,12 +145,19 @@ class Runner:
             return None
 
     def _start_set(self, case: Case) -> WorkerSet:
-        """A new set; a group that cannot be made is tried once more."""
-        timeout, deadline = self._op_timeout(case.setup), self._deadline(case)
+        """A new set; a group that cannot be made is tried once more. A misspelt name ends the run."""
         try:
-            return self._pool.start(case.world_size, timeout, deadline, case.setup)
-        except StartFailedError:
-            return self._pool.start(case.world_size, timeout, deadline, case.setup)
+            return self._start_once(case)
+        except StartFailedError as error:
+            for outcome in error.outcomes:
+                if outcome.exc_type == BadNameError.__name__:
+                    raise ValueError(outcome.message) from None
+            return self._start_once(case)
+
+    def _start_once(self, case: Case) -> WorkerSet:
+        if self._stop.is_set():
+            raise _StoppedError
+        return self._pool.start(case.world_size, self._op_timeout(case.setup), self._deadline(case), case.setup)
 
     def _op_timeout(self, setup: dict[str, Any]) -> float:
         return float(setup.get("op_timeout_s", self._limits.op_timeout_s)) * min(self._limits.scale, OP_TIMEOUT_SCALE)
@@ -204,6 +233,8 @@ class Runner:
                     self._blocked_by.setdefault(key, result.case.id)
 
     def _record(self, result: CaseResult) -> None:
+        if self._stop.is_set():
+            return  # the kit itself may have ended its ranks
         with self._lock:
             self._results[result.case.id] = result
             self._on_result(result)

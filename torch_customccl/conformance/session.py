@@ -6,6 +6,7 @@ import datetime
 import os
 import shlex
 import sys
+import threading
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -53,8 +54,8 @@ def chosen_cases(request: Request) -> list[Case]:
     return select(registry.all_cases(), request.selection, PROFILES)
 
 
-def run(request: Request, console: Console) -> Result:
-    """Run a request and give the result."""
+def run(request: Request, console: Console, stop: threading.Event | None = None) -> Result:
+    """Run a request and give the result. ``stop``, when set, ends the run soon; what had not run is not_run."""
     torch.set_num_threads(1)
     known = expected.load(request.expectations) if request.expectations else []
     cases = chosen_cases(request)
@@ -65,7 +66,7 @@ def run(request: Request, console: Console) -> Result:
     limits = replace(request.limits, budget_s=budget, scale=scale, speed=speed, confirm_all=request.official)
     limits = replace(limits, deaths=not request.launcher)
     started, clock = datetime.datetime.now(datetime.timezone.utc), time.monotonic()
-    results, spoiled = _run_cases(request, cases, limits, console)
+    results, spoiled = _run_cases(request, cases, limits, console, stop or threading.Event())
     facts = _facts(request, started, time.monotonic() - clock, scale, spoiled)
     if request.expectations:
         facts.warnings += expected.apply(results, known, started.date())
@@ -73,7 +74,7 @@ def run(request: Request, console: Console) -> Result:
 
 
 def _run_cases(
-    request: Request, cases: list[Case], limits: Limits, console: Console
+    request: Request, cases: list[Case], limits: Limits, console: Console, stop: threading.Event
 ) -> tuple[list[CaseResult], list[str]]:
     """The results of all runs in one, and what happened that makes them unofficial."""
     os.environ.update({"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "MALLOC_PERTURB_": "165", **request.env})
@@ -92,9 +93,11 @@ def _run_cases(
             results: list[CaseResult] = []
             spoiled: dict[str, None] = {}
             for _ in range(request.repeat):
-                again = Runner(pool, limits, progress.add).run(portions(cases, request.seed))
+                again = Runner(pool, limits, progress.add, stop).run(portions(cases, request.seed))
                 spoiled |= dict.fromkeys(text for text in map(_spoils, again) if text)
-                merge_repeat(results, again) if results else results.extend(again)
+                if results and not merge_repeat(results, again):
+                    spoiled["not every case ran each time"] = None
+                results = results or again
                 if _INTERRUPTED in spoiled:
                     break
             flaky = sum(result.verdict is Verdict.FLAKY for result in results)
@@ -111,13 +114,20 @@ def _spoils(result: CaseResult) -> str:
     return reasons.get(result.reason, "") if result.verdict is Verdict.NOT_RUN else ""
 
 
-def merge_repeat(results: list[CaseResult], again: list[CaseResult]) -> None:
-    """A case whose verdict changes between repeats is flaky."""
-    for first, other in zip(results, again, strict=True):
-        if first.verdict is not other.verdict and Verdict.NOT_RUN not in (first.verdict, other.verdict):
+def merge_repeat(results: list[CaseResult], again: list[CaseResult]) -> bool:
+    """A case whose verdict changes between repeats is flaky. False if a case ran in some repeats only."""
+    complete = True
+    for index, (first, other) in enumerate(zip(results, again, strict=True)):
+        if first.verdict is other.verdict:
+            continue
+        if Verdict.NOT_RUN in (first.verdict, other.verdict):
+            complete = False
+            results[index] = other if first.verdict is Verdict.NOT_RUN else first
+        else:
             first.reason = f"{first.verdict.value}, then {other.verdict.value} on repeat: {other.message[:300]}"
             first.ranks = first.ranks or other.ranks
             first.verdict = Verdict.FLAKY
+    return complete
 
 
 def _facts(request: Request, started: datetime.datetime, seconds: float, scale: float, spoiled: list[str]) -> RunFacts:

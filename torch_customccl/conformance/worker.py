@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import faulthandler
 import importlib
+import json
 import os
 import signal
 import sys
@@ -44,15 +45,20 @@ class WorkerSpec:
     pg_options: str = ""
 
 
+class BadNameError(Exception):
+    """The caller of the kit named what is not there: no fault of the backend."""
+
+
 def serve(pipe: Connection, spec: WorkerSpec, rank: int) -> None:
     """Process main: prepare, make the default group, then answer the parent until it says stop."""
-    _prepare(spec, rank)
     try:
+        _prepare(spec, rank)
+        _check_names(spec)
         load()
         if spec.init:
             init_group(spec, rank)
         pipe.send(("ready", None))
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         pipe.send(("failed", _raised(rank, error)))
         return
     groups: dict[str, list[Any]] = {}
@@ -82,8 +88,7 @@ def init_group(spec: WorkerSpec, rank: int, suffix: str = "") -> None:
     """Make the default group of the tested backend."""
     options = None
     if spec.pg_options:
-        module, _, function = spec.pg_options.partition(":")
-        options = getattr(importlib.import_module(module), function)()
+        options = _options_function(spec)()
     store = make_store(spec)
     dist.init_process_group(
         backend=spec.backend,
@@ -93,6 +98,22 @@ def init_group(spec: WorkerSpec, rank: int, suffix: str = "") -> None:
         timeout=timedelta(seconds=spec.op_timeout_s),
         pg_options=options,
     )
+
+
+def _options_function(spec: WorkerSpec) -> Any:
+    module, _, function = spec.pg_options.partition(":")
+    return getattr(importlib.import_module(module), function, None)
+
+
+def _check_names(spec: WorkerSpec) -> None:
+    """Once everything is imported, what the caller named must be there."""
+    for part in spec.backend.split(","):
+        name = part.rpartition(":")[2]
+        if name.lower() not in dist.Backend.backend_list:
+            modules = f"importing {', '.join(spec.imports)}" if spec.imports else "torch"
+            raise BadNameError(f"{modules} registers no backend named {name!r}")
+    if spec.pg_options and not callable(_options_function(spec)):
+        raise BadNameError(f"--pg-options {spec.pg_options!r}: there is no such function")
 
 
 def _prepare(spec: WorkerSpec, rank: int) -> None:
@@ -121,12 +142,12 @@ def _prepare(spec: WorkerSpec, rank: int) -> None:
         importlib.import_module(name)
 
 
-def _raised(rank: int, error: Exception) -> RankOutcome:
+def _raised(rank: int, error: BaseException) -> RankOutcome:
     return RankOutcome(
         rank,
         "raised",
         exc_type=type(error).__name__,
-        message=f"{type(error).__name__}: {error}"[:2000],
+        message=(str(error) if isinstance(error, BadNameError) else f"{type(error).__name__}: {error}")[:2000],
         traceback="".join(traceback.format_exception(error))[-4000:],
     )
 
@@ -147,8 +168,16 @@ def run_case(case: Case, spec: WorkerSpec, rank: int, groups: dict[str, list[Any
         context.give_up()
         outcome = _raised(rank, error)
     outcome.duration_ms = round((time.monotonic() - started) * 1e3, 2)
-    outcome.info = context.info
+    outcome.info = _plain(context.info)
     return outcome
+
+
+def _plain(info: dict[str, Any]) -> dict[str, Any]:
+    """As JSON can hold it: a backend's own types mean nothing to the parent and to the reports."""
+    try:
+        return dict(json.loads(json.dumps(info, default=str)))
+    except Exception as error:
+        return {"unreadable": type(error).__name__}
 
 
 def _probe(spec: WorkerSpec, groups: Sequence[Any] = ()) -> bool:

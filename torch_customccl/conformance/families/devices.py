@@ -97,10 +97,12 @@ def on_another_device(context: Context) -> None:
         backend = group
     joined = torch.zeros(4 * context.size, device=context.device)
     options = dist.distributed_c10d.AllgatherOptions()
+    # A group written in Python has the method under its newer name only.
+    all_gather = getattr(backend, "all_gather_single", None) or backend._allgather_base
     calls: dict[str, Callable[[], Any]] = {
         "all_reduce": lambda: backend.allreduce([odd], dist.AllreduceOptions()),
         "broadcast": lambda: backend.broadcast([odd], dist.BroadcastOptions()),
-        "all_gather_into_tensor": lambda: backend._allgather_base(joined, odd, options),
+        "all_gather_into_tensor": lambda: all_gather(joined, odd, options),
         "send_recv": lambda: backend.send([odd], 1 - context.rank, 0),
     }
     _refused(context, calls[context.op], f"{context.op} of a tensor on {odd.device.type}")

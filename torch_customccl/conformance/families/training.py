@@ -135,6 +135,7 @@ def with_ddp_hook(context: Context) -> None:
         future: torch.futures.Future[list[torch.Tensor]] = work.get_future()
         return future.then(lambda done: done.value()[0] / context.size)
 
+    hook.__annotations__.clear()  # torch compares them with its types, and in this module they are strings
     model = _ddp(context, _net())
     model.register_comm_hook(None, hook)
     model(_batch(context.rank)).square().mean().backward()

@@ -1,4 +1,4 @@
-"""What changed between two runs, regressions first."""
+"""What changed between two runs, regressions first. A case that no longer ran is one, whatever it was before."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def compare(before: Result, after: Result, force: bool = False) -> Difference:
             continue
         if old[name] == new[name]:
             difference.unchanged += 1
-        elif Verdict(new[name]).severity > Verdict(old[name]).severity:
+        elif new[name] == Verdict.NOT_RUN.value or Verdict(new[name]).severity > Verdict(old[name]).severity:
             difference.regressions.append((name, old[name], new[name]))
         else:
             difference.improvements.append((name, old[name], new[name]))

@@ -40,12 +40,13 @@ def _add(suite: ET.Element, family: str, case: dict[str, Any]) -> str:
     )
     verdict, message = case["verdict"], _NOT_XML.sub("?", case.get("message", ""))
     if case.get("expected", {}).get("status") == "expected_fail":
-        ET.SubElement(element, "skipped", message=f"expected {verdict}: {case['expected']['reason']}")
+        reason = _NOT_XML.sub("?", case["expected"]["reason"])
+        ET.SubElement(element, "skipped", message=f"expected {verdict}: {reason}")
         return "skipped"
     if verdict in _SKIPS:
         ET.SubElement(element, "skipped", message=f"{verdict}: {message}")
         return "skipped"
-    if case["gate"] != "red":
+    if case["gate"] != "red" and verdict != "harness_error":
         return ""
     kind = "error" if verdict in _ERRORS else "failure"
     child = ET.SubElement(element, kind, type=verdict, message=message)

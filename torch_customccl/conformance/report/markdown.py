@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections import defaultdict
 from typing import Any
 
@@ -82,7 +83,7 @@ def as_markdown(result: Result) -> str:
     if result["mutation_score"]:
         score = result["mutation_score"]
         lines.append(f"Kit tested on itself: {score['caught']} of {score['total']} planted bugs named.")
-    lines += [f"Warning: {text}" for text in result["warnings"]]
+    lines += [f"Warning: {html.escape(text, quote=False)}" for text in result["warnings"]]
     return "\n".join(lines) + "\n"
 
 
@@ -99,7 +100,7 @@ def _worst(result: Result) -> list[str]:
     lines = ["", f"Worst findings ({min(len(rows), WORST_SHOWN)} of {len(rows)}):", ""]
     for row in rows[:WORST_SHOWN]:
         case = row["case"]
-        text = case["message"].replace("\n", " ")[:160]
+        text = html.escape(case["message"].replace("\n", " ")[:160], quote=False)
         lines.append(f"- **{case['verdict']}** {case['clause']} {case['level']}, {row['count']} cases: {text}  ")
         lines.append(f"  `{case['repro']}`")
     return lines

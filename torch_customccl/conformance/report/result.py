@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from ..model import CaseResult, Level, Verdict, gate
 from ..profiles import profile_results
 from ..runner import finding_key
 from .portable import portable
+from .shape import wrong, wrong_score
 
 Result = dict[str, Any]
 
@@ -76,7 +78,9 @@ def build(facts: RunFacts, results: list[CaseResult]) -> Result:
         },
         "cases": cases,
     }
-    return portable(whole)
+    # Plain data and valid text: what a backend gave for a value or wrote into an error must not spoil a report.
+    text = json.dumps(whole, default=str, ensure_ascii=False).encode(errors="replace")
+    return portable(json.loads(text, parse_constant=str))
 
 
 def _case(facts: RunFacts, result: CaseResult) -> Result:
@@ -153,9 +157,28 @@ def save(result: Result, path: Path) -> None:
 
 
 def load(path: Path) -> Result:
-    """Read a result file, also one packed with gzip; a newer schema is refused."""
-    raw = path.read_bytes()
-    result = dict(json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw))
+    """Read a result file, also one packed with gzip; a newer schema, or what is no whole result, is refused."""
+    result = _read(path)
+    if not isinstance(result, dict):
+        raise ValueError(f"{path} is no result of this kit")
     if result.get("schema_version") != SCHEMA_VERSION:
         raise ValueError(f"{path}: schema version {result.get('schema_version')}, this kit reads {SCHEMA_VERSION}")
+    if found := wrong(result):
+        raise ValueError(f"{path} is no whole result: {found}")
     return result
+
+
+def load_score(path: Path) -> Result:
+    """Read the score that ``selftest --out`` wrote."""
+    score = _read(path)
+    if found := wrong_score(score):
+        raise ValueError(f"{path} is no score of the selftest: {found}")
+    return dict(score)
+
+
+def _read(path: Path) -> Any:
+    raw = path.read_bytes()
+    try:
+        return json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw)
+    except (EOFError, OSError, ValueError, zlib.error) as error:
+        raise ValueError(f"{path}: {error}") from None

@@ -12,6 +12,18 @@ from rich.text import Text
 from . import html, junit, markdown, result
 from .result import Result
 
+_NAMES = ("result.json", "summary.md", "junit.xml", "report.html", "official.zip")
+
+
+def check_writable(folder: Path) -> None:
+    """Make the folder; raises OSError if a report cannot be written there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in (folder / name for name in _NAMES):
+        new = not path.exists()
+        path.open("ab").close()
+        if new:
+            path.unlink()
+
 
 def write_all(made: Result, folder: Path, packed: bool) -> None:
     """result.json, junit.xml, summary.md, report.html; ``packed``: also all of them as one zip."""

@@ -1,0 +1,101 @@
+"""Whole runs, as the command line makes them: how they end, and two that once were wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from torch_customccl.conformance import cli, session
+from torch_customccl.conformance.model import Case, CaseResult
+from torch_customccl.conformance.report.result import Result
+from torch_customccl.conformance.runner import Runner
+from torch_customccl.conformance.selftest import MODULE, judge_backend
+
+CASE = "coll/all_reduce/ws2/f32/sum/contiguous/n31/sync/world"
+
+
+def verdicts(result: Result) -> dict[str, str]:
+    return {case["id"]: case["verdict"] for case in result["cases"]}
+
+
+def test_signals_end_a_run_whose_ranks_hang_and_leave_its_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders: list[Path] = []
+    attempt = Runner._try
+
+    def interrupted(self: Any, case: Case, workers: Any) -> CaseResult:
+        folders.append(Path(workers.spec.directory).parent)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGINT):
+            os.kill(os.getpid(), number)
+        return attempt(self, case, workers)
+
+    monkeypatch.setattr(Runner, "_try", interrupted)
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    hangs = "devices/init/named/ws2"
+    words = ["--backend", "deadlock", "--import", MODULE, "--case", hangs, "--case", CASE, "--lanes", "1"]
+    assert cli.main([*words, "--out", str(tmp_path)]) == cli.INTERRUPTED
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert verdicts(result) == {hangs: "not_run", CASE: "not_run"}
+    assert "interrupted" in result["suite"]["unofficial_because"]
+    assert len(folders) == 1 and not folders[0].exists()
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_a_module_that_cannot_be_imported_is_named_with_its_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken_backend.py").write_text("raise RuntimeError('cannot load libfoo.so')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    words = ["--backend", "toy", "--import", "broken_backend", "--case", CASE, "--out", str(tmp_path)]
+    assert cli.main(words) == 1
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert verdicts(result) == {CASE: "error"}
+    assert result["cases"][0]["message"].endswith("RuntimeError: cannot load libfoo.so")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--backend", "nosuch", "--import", "json"], "importing json registers no backend named 'nosuch'"),
+        (["--backend", "gloo", "--pg-options", "os:nosuch"], "'os:nosuch': there is no such function"),
+    ],
+)
+def test_a_name_that_is_not_there_is_the_callers_mistake(
+    words: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main([*words, "--case", CASE, "--out", str(tmp_path)]) == cli.USAGE
+    assert told in capsys.readouterr().err
+    assert not (tmp_path / "result.json").exists()
+
+
+def test_a_report_that_cannot_be_written_is_known_before_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(session, "_run_cases", lambda *_: pytest.fail("cases ran"))
+    (tmp_path / "junit.xml").mkdir()
+    assert cli.main(["--backend", "gloo", "--case", CASE, "--out", str(tmp_path)]) == cli.USAGE
+    assert "junit.xml" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["junit.xml"]
+
+
+def test_data_parallel_training_of_the_full_tier(tmp_path: Path) -> None:
+    """A process of its own loads once what its ranks need to train."""
+    words = ["--backend", "customccl", "--tier", "full", "--case", "integration/ddp*", "--world-sizes", "2"]
+    command = [sys.executable, "-m", "torch_customccl.conformance", *words, "--budget", "10m", "--out", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert len(result["cases"]) == 5 and set(verdicts(result).values()) == {"pass"}
+
+
+def test_the_reference_refuses_a_tensor_without_memory() -> None:
+    result = judge_backend("reference", ("devices/all_gather_into_tensor/meta/ws2",))
+    assert list(verdicts(result).values()) == ["pass"], result["cases"]
