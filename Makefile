@@ -19,49 +19,49 @@ PYTHON ?=
 JOBS ?= $(shell nproc)
 
 # The scripts of an environment (torchrun, pytest) lie beside its python.
-python := $(if $(PYTHON),$(shell command -v $(PYTHON)),$(CURDIR)/.venv/bin/python)
-cmake = $(shell $(python) scripts/tool_path.py cmake)
-ctest = $(dir $(cmake))ctest
+# In quotes wherever it is used: the folder of the clone may have spaces in its name.
+python := $(if $(PYTHON),$(shell command -v "$(PYTHON)"),$(CURDIR)/.venv/bin/python)
+ctest = $(shell "$(python)" scripts/tool_path.py ctest)
 
 .PHONY: conformance matrix bench bench-quick bench-big wheel check-torch-versions demo test set-up build lint format test-cpp sanitize sanitize-build test-python test-upstream test-wheel test-long clean
 .NOTPARALLEL:
 
 demo: build
-	OMP_NUM_THREADS=1 $(python) -m torch.distributed.run --nproc-per-node 2 examples/train_digits.py
+	OMP_NUM_THREADS=1 "$(python)" -m torch.distributed.run --nproc-per-node 2 examples/train_digits.py
 
 test: build lint test-cpp test-python
 
 set-up:
-	@bash scripts/set_up.sh $(TORCH) $(PYTHON)
+	@bash scripts/set_up.sh $(TORCH) "$(PYTHON)"
 
 # An editable install: Python files are used where they lie, the two libraries are put beside them.
 build: set-up
-	@bash scripts/build.sh $(python) $(JOBS)
+	@bash scripts/build.sh "$(python)" $(JOBS)
 
 lint: build
-	$(python) scripts/lint.py
+	"$(python)" scripts/lint.py
 
 format: set-up
-	$(python) scripts/lint.py --fix
+	"$(python)" scripts/lint.py --fix
 
 test-cpp: build
-	$(ctest) --test-dir build/package --parallel $(JOBS) --output-on-failure --no-tests=error
+	"$(ctest)" --test-dir build/package --parallel $(JOBS) --output-on-failure --no-tests=error
 
 # Thread sanitizer sees ranks that are threads; tests whose names contain Process or Fork start processes and are left out there.
 sanitize sanitize-build: set-up
-	@bash scripts/sanitize.sh $(python) address,undefined $(JOBS) $(filter %-build,$@)
-	@bash scripts/sanitize.sh $(python) thread $(JOBS) $(filter %-build,$@)
+	@bash scripts/sanitize.sh "$(python)" address,undefined $(JOBS) $(filter %-build,$@)
+	@bash scripts/sanitize.sh "$(python)" thread $(JOBS) $(filter %-build,$@)
 
 test-python: build
-	$(python) -m pytest test
+	"$(python)" -m pytest test
 
 # A million messages, a thousand groups at once, 500 members that die, fifty jobs at once, ...: about half an hour, and 4 GiB of memory.
 test-long: build
-	TEST_LONG=1 $(python) -m pytest test -m long -o timeout=3600
+	TEST_LONG=1 "$(python)" -m pytest test -m long -o timeout=3600
 
 # What the standard tier says of each backend, and whether the kit itself is to be trusted. gloo has red cells (exit 1),
 # a backend that does nothing is all unsupported (exit 4); customccl must have none.
-kit = $(python) -m torch_customccl.conformance
+kit = "$(python)" -m torch_customccl.conformance
 reports = build/conformance
 kept = docs/results/conformance
 conformance: build
@@ -80,27 +80,27 @@ matrix:
 
 # Compare two commits, folders or results: $(python) -m benchmarks compare OLD NEW
 bench bench-quick: build
-	$(python) -m benchmarks install
-	$(python) -m benchmarks run $(if $(filter bench,$@),--full,--quick) --report
+	"$(python)" -m benchmarks install
+	"$(python)" -m benchmarks run $(if $(filter bench,$@),--full,--quick) --report
 
 bench-big:
 	@bash scripts/bench_big.sh "$(PYTHON)" $(JOBS)
 
 # All of torch's own distributed tests, with customccl and with gloo; writes docs/upstream-tests.md. Six minutes.
 test-upstream: build
-	$(python) test/upstream/run.py --all
+	"$(python)" test/upstream/run.py --all
 
 # The wheel with the shims of all supported torch versions, installed beside one torch and beside another. Downloads gigabytes.
 test-wheel: wheel
-	WHEEL_TEST=1 $(python) -m pytest test/packaging/test_wheel.py
+	WHEEL_TEST=1 "$(python)" -m pytest test/packaging/test_wheel.py
 
 # Does the one shim compile for every torch that is supported? Fetches their headers once (about 600 MB).
 check-torch-versions: set-up
-	$(python) scripts/check_torch_versions.py
+	"$(python)" scripts/check_torch_versions.py
 
 # One wheel for this Python with a shim for every supported torch, in dist/.
 wheel: set-up
-	$(python) scripts/make_wheel.py dist
+	"$(python)" scripts/make_wheel.py dist
 
 clean:
 	rm -rf build dist *.egg-info torch_customccl/*.so torch_customccl/include torch_customccl/lib

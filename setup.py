@@ -33,6 +33,12 @@ def tool(name: str) -> str:
     raise SystemExit(f"{name} is missing: pip install {name}")
 
 
+def step(name: str, command: list[str | Path], advice: str = "") -> None:
+    """One call of CMake, which says itself what is wrong: a traceback of ours below it would hide that."""
+    if subprocess.run(command).returncode != 0:
+        raise SystemExit(f"{name} with CMake failed: see its message above. {advice}".rstrip())
+
+
 class CMakeBuild(build_ext):
     """Configures, builds and installs the component "package" of the CMake graph into the wheel or the source tree."""
 
@@ -48,12 +54,13 @@ class CMakeBuild(build_ext):
             *shlex.split(os.environ.get("CMAKE_ARGS", "")),
         ]
         jobs = os.environ.get("MAX_JOBS") or str(len(os.sched_getaffinity(0)))
-        subprocess.run([cmake, "-S", ROOT, "-B", folder, "-G", "Ninja", "--log-level=WARNING", *options], check=True)
-        subprocess.run([cmake, "--build", folder, "--parallel", jobs], check=True)
+        advice = "A missing compiler is g++ 11 or later (Debian, Ubuntu: apt-get install g++)"
+        step("configuring", [cmake, "-S", ROOT, "-B", folder, "-G", "Ninja", "--log-level=WARNING", *options], advice)
+        step("compiling", [cmake, "--build", folder, "--parallel", jobs])
         # A shim of an earlier build (other torch, other Python) does not fit the new libcustomccl.so.
         for stale in (target / "torch_customccl").glob("_shim_*.so"):
             stale.unlink()
-        subprocess.run([cmake, "--install", folder, "--component", "package", "--prefix", target], check=True)
+        step("installing", [cmake, "--install", folder, "--component", "package", "--prefix", target])
 
     def get_outputs(self) -> list[str]:
         package = Path(self.build_lib, "torch_customccl")

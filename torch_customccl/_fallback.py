@@ -1,10 +1,13 @@
 """Groups whose ranks cannot share memory: other hosts, other network namespaces, no anonymous shared memory."""
 
+from __future__ import annotations
+
 import logging
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch.distributed as dist
+if TYPE_CHECKING:
+    import torch.distributed as dist
 
 _log = logging.getLogger("torch_customccl")
 
@@ -17,6 +20,8 @@ def over_gloo(store: dist.Store, rank: int, size: int, timeout: timedelta, name:
 
     Raises RuntimeError when this torch has no gloo.
     """
+    import torch.distributed as dist  # not above: `info` looks at the table where there is no torch
+
     if not dist.is_gloo_available():
         raise RuntimeError(f"{why}. This torch has no gloo to fall back to")
     groups_over_gloo[name] = why

@@ -5,12 +5,12 @@ import platform
 from typing import Any
 
 from torch_customccl._fallback import groups_over_gloo
-from torch_customccl._loader import load, shims
+from torch_customccl._loader import load, shims, torch_version
 from torch_customccl._version import __version__
 
 
 def gather() -> dict[str, Any]:
-    """All facts as plain values. Without a usable shim, `library` is None and `problem` says why in a sentence."""
+    """All facts as plain values. Without a usable shim, or torch, `library` is None and `problem` says why."""
     library, problem = _library()
     return {
         "versions": _versions(),
@@ -35,12 +35,14 @@ def _library() -> tuple[dict[str, Any] | None, str | None]:
 
 
 def _versions() -> dict[str, Any]:
-    import torch
-
+    try:
+        torch: str | None = torch_version()
+    except RuntimeError:  # `problem` says it
+        torch = None
     return {
         "torch_customccl": __version__,
         "shims": list(shims()),
-        "torch": torch.__version__,
+        "torch": torch,
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
     }

@@ -10,6 +10,7 @@ import importlib
 import importlib.metadata
 import json
 import re
+import shlex
 import sys
 import sysconfig
 from pathlib import Path
@@ -22,11 +23,24 @@ FOLDER = Path(__file__).resolve().parent
 
 
 def torch_minor() -> str:
-    """Major and minor version of the torch of this process, like "2.13"."""
-    import torch
+    """Major and minor version of the torch of this process, like "2.13". RuntimeError if there is no usable one."""
+    version = torch_version()
+    match = re.match(r"\d+\.\d+", version)
+    return match[0] if match else version
 
-    match = re.match(r"\d+\.\d+", torch.__version__)
-    return match[0] if match else torch.__version__
+
+def torch_version() -> str:
+    """The whole version. RuntimeError, one sentence, if torch cannot be imported."""
+    try:
+        import torch
+
+        return str(torch.__version__)
+    except Exception as error:  # a torch without its libraries may raise anything
+        said = str(error).partition("\n")[0]
+        raise RuntimeError(
+            f"torch_customccl {__version__}: torch cannot be imported by {sys.executable} "
+            f"({type(error).__name__}: {said}); install it there, or repair it"
+        ) from error
 
 
 def shims() -> dict[str, Path]:
@@ -60,31 +74,29 @@ def shim() -> ModuleType:
 
 
 def rebuild_command() -> str:
-    """The command that builds the shim for this torch into this environment."""
-    options = "--no-build-isolation --no-deps --force-reinstall"
-    return f"{sys.executable} -m pip install {options} {_source()}"
+    """The command that builds the shim for this torch into this environment, for a shell."""
+    options = ["--no-build-isolation", "--no-deps", "--force-reinstall"]
+    return shlex.join([sys.executable, "-m", "pip", "install", *options, *_source()])
 
 
 def _no_shim(minor: str) -> str:
-    import torch
-
     python = ".".join(map(str, sys.version_info[:2]))
     have = ", ".join(shims()) or "none"
     return (
-        f"torch_customccl {__version__} has no shim for torch {minor} (found torch {torch.__version__}; "
+        f"torch_customccl {__version__} has no shim for torch {minor} (found torch {torch_version()}; "
         f"shims of this installation for Python {python}: {have}); build one with: {rebuild_command()}"
     )
 
 
-def _source() -> str:
-    """Where pip installed this package from, as an argument for pip install."""
+def _source() -> list[str]:
+    """Where pip installed this package from, as arguments for pip install."""
     if (FOLDER.parent / "setup.py").exists():
-        return f"-e {FOLDER.parent}"
+        return ["-e", str(FOLDER.parent)]
     try:
         record = importlib.metadata.distribution("torch_customccl").read_text("direct_url.json")
         url = urlparse(json.loads(record or "{}").get("url", ""))
     except (importlib.metadata.PackageNotFoundError, ValueError):
         url = urlparse("")
     if url.scheme == "file" and Path(unquote(url.path)).is_dir():
-        return unquote(url.path)
-    return f"--no-cache-dir --no-binary torch_customccl torch_customccl=={__version__}"
+        return [unquote(url.path)]
+    return ["--no-cache-dir", "--no-binary", "torch_customccl", f"torch_customccl=={__version__}"]

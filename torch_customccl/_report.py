@@ -93,6 +93,8 @@ def _settings(table: list[dict[str, str]]) -> Iterator[str]:
 def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if value is None:
+        return "none"
     if isinstance(value, (list, tuple)):
         return ", ".join(map(str, value)) or "none"
     return str(value)

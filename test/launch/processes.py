@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from datetime import timedelta
@@ -11,12 +12,13 @@ from typing import Any
 from torch_customccl.launch import Coordinator, LaunchInfo
 
 LIMIT = timedelta(seconds=60)
+_session = os.urandom(4).hex()  # another run of these tests beside this one has other ports
 _launches = count()
 
 
 def fresh_launch() -> str:
     """A launch id of its own for every launch: a launch meets once per process."""
-    return f"test-{next(_launches)}"
+    return f"test-{_session}-{next(_launches)}"
 
 
 def info(rank: int, size: int, launch_id: str, **more: Any) -> LaunchInfo:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import socket
 import subprocess
 import sys
 import threading
+import time
 from datetime import timedelta
 
 import pytest
@@ -49,6 +51,14 @@ def test_any_bytes_travel():
         for value in values:
             assert coordinator.broadcast(value if coordinator.rank == 1 else None, 1) == value
         assert coordinator.allgather(memoryview(b"view")) == [b"view"] * 2
+
+    coordinators(2, body)
+
+
+def test_what_the_others_give_to_a_broadcast_is_not_looked_at():
+    def body(coordinator):
+        for given, sent in (("a str", b"first"), (object(), b"second"), (5, b"third")):
+            assert coordinator.broadcast(given if coordinator.rank else sent) == sent
 
     coordinators(2, body)
 
@@ -136,11 +146,11 @@ def test_who_never_started_is_named():
 
     def body(rank):
         if rank == 0:
-            with pytest.raises(TimeoutError, match=r"rank 2 did not come within 1 s"):
-                Coordinator(info(rank, 3, launch), timeout=timedelta(seconds=1))
+            with pytest.raises(TimeoutError, match=r"rank 2 did not come within 3 s"):
+                Coordinator(info(rank, 3, launch), timeout=timedelta(seconds=3))  # its store ends then
         elif rank == 1:
-            with pytest.raises(TimeoutError, match=r"rank 2 did not come"):
-                Coordinator(info(rank, 3, launch), timeout=timedelta(seconds=1))
+            with pytest.raises(TimeoutError, match=r"rank 2 did not come within 0\.3 s"):
+                Coordinator(info(rank, 3, launch), timeout=SHORT)
 
     assert in_ranks(3, body) == [None] * 3
     # Who tries again meets anew.
@@ -148,6 +158,26 @@ def test_who_never_started_is_named():
     assert again == [[b"!"] * 3] * 3
     with pytest.raises(TimeoutError, match=r"rank 1 waited .* in vain for rank 0 of launch 'nobody'"):
         Coordinator(info(1, 2, "nobody"), timeout=SHORT)
+
+
+def test_an_interrupt_ends_a_wait_and_the_coordinator():
+    """Ctrl-C comes to the main thread: rank 0 is there, in a barrier that has no other end."""
+
+    def interrupt():
+        board = Coordinator(info(1, 2, launch), timeout=LIMIT)._world
+        while not board._store.check([f"{board._round + 1}/0"]):
+            time.sleep(0.001)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    launch = fresh_launch()
+    other = threading.Thread(target=interrupt, daemon=True)
+    other.start()
+    coordinator = Coordinator(info(0, 2, launch), timeout=LIMIT)
+    with pytest.raises(KeyboardInterrupt):
+        coordinator.barrier(timeout=timedelta(hours=1))
+    with pytest.raises(RuntimeError, match="refused: this coordinator failed before: KeyboardInterrupt"):
+        coordinator.barrier()
+    other.join(60)
 
 
 def test_different_calls_are_found():

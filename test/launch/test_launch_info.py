@@ -82,7 +82,11 @@ TABLE = {
     "bare variables below srun": (SLURM | ENV, ("", 1, None, 2, None, None, "127.0.0.1", 29500, 0, "env")),
     "bare variables that agree with mpirun": (
         OPENMPI | ENV,
-        ("", 1, None, 2, None, None, "127.0.0.1", 29500, 0, "env"),
+        ("openmpi-1729363969-4f2e-c5b1", 1, 1, 2, 2, 0, "127.0.0.1", 29500, 0, "openmpi"),
+    ),
+    "a wrapper that exports what MPICH says": (
+        MPICH | {"RANK": "1", "WORLD_SIZE": "2"},
+        ("", 1, 1, 2, 2, 0, None, None, 0, "mpich"),
     ),
     "mpirun inside a Slurm job": (
         SLURM | OPENMPI,
@@ -113,6 +117,7 @@ def test_what_launchers_write(case):
         ({"WORLD_SIZE": "4"}, "WORLD_SIZE is set, but RANK is not"),
         ({"TORCHELASTIC_RUN_ID": "x"}, "RANK and WORLD_SIZE are not"),
         (ENV | {"RANK": "one"}, "RANK is 'one'"),
+        (ENV | {"WORLD_SIZE": "9" * 5000}, "WORLD_SIZE is '999"),
         (ENV | {"RANK": "2"}, "rank 2 of world_size 2"),
         (ENV | {"RANK": "-1"}, "rank -1 of world_size 2"),
         (ENV | {"WORLD_SIZE": "0"}, "world_size 0"),
@@ -162,9 +167,11 @@ def test_a_chosen_source():
     assert LaunchInfo.detect(contradictory, source="openmpi").rank == 1
     assert LaunchInfo.detect(contradictory, source="env").world_size == 1
     assert LaunchInfo.detect(contradictory, source="single").world_size == 1
-    for source, says in (("slurm", "not in the environment"), ("lsf", "known: torchrun, env, openmpi")):
+    for source, says in (("slurm", "not in the environment"), ("lsf", "known: torchrun, openmpi, pmix")):
         with pytest.raises(ValueError, match=says):
             LaunchInfo.detect(contradictory, source=source)
+    with pytest.raises(ValueError, match='source "env": RANK is set, but WORLD_SIZE is not'):
+        LaunchInfo.detect({"RANK": "0"}, source="env")
     with pytest.raises(ValueError, match="exclude each other"):
         LaunchInfo.detect({}, source="env", rank=0, world_size=1)
     with pytest.raises(ValueError, match="or neither"):

@@ -39,6 +39,19 @@ def test_mpirun(launcher):
     mpirun(launcher, "everything.py", launcher, "2")
 
 
+def test_a_wrapper_that_exports_rank_and_size():
+    """As mpirun says them: the ranks still meet through the launcher."""
+    script = 'export RANK=$PMI_RANK WORLD_SIZE=$PMI_SIZE; exec "$0" "$@"'
+    program = [sys.executable, PROGRAMS / "everything.py", "mpich", "2"]
+    start([installed("mpich", "mpirun.mpich"), "-n", "2", "bash", "-c", script, *program], 2)
+
+
+@pytest.mark.parametrize("launcher", MPIRUN)
+def test_trying_again(launcher, tmp_path):
+    """What rank 0 published for an attempt that failed is replaced."""
+    mpirun(launcher, "again.py", str(tmp_path / "has failed"))
+
+
 @pytest.mark.parametrize(("begin", "end"), [("before", "exit"), ("after", "now")])
 @pytest.mark.parametrize("launcher", MPIRUN)
 def test_beside_the_programs_own_mpi(launcher, begin, end):

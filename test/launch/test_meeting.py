@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import socket
 import threading
@@ -14,7 +15,8 @@ from harness.settings import rounds
 from processes import LIMIT, coordinators, fresh_launch, in_ranks, info
 
 from torch_customccl.launch import Coordinator, LaunchInfo, door
-from torch_customccl.launch.meeting import launch_key
+from torch_customccl.launch import meeting as meeting_module
+from torch_customccl.launch.meeting import forget, launch_key, meet
 from torch_customccl.launch.ports import drawn_ports, hold_port, own_addresses, resolve
 
 
@@ -109,6 +111,50 @@ def test_two_processes_with_one_rank():
         (TimeoutError, "waited") if isinstance(refused[0], TimeoutError) else (ConnectionError, "here already")
     )
     assert isinstance(refused[0], error) and words in str(refused[0])
+
+
+def test_two_processes_of_rank_0():
+    """On a drawn port the second would pass on to the next one; on a given port it would blame a stranger."""
+    with hold_port() as probe:
+        given = probe.getsockname()[1]
+    launch = fresh_launch() + os.urandom(4).hex()
+    for more in ({}, {"master_port": given}):
+        meeting = meet(info(0, 2, launch, **more), LIMIT)
+        with pytest.raises(ConnectionError, match=r"rank 0 is here already\. Two processes were given the same rank"):
+            Coordinator(info(0, 2, launch, node_rank=0, **more), timeout=LIMIT)
+        forget(meeting)
+
+
+def test_an_unknown_host_is_named(monkeypatch):
+    where = {"master_addr": "no such host", "master_port": 20000}
+    with pytest.raises(ConnectionError, match=r"knows no host 'no such host': .*given by master_addr, source"):
+        Coordinator(info(0, 2, fresh_launch(), local_size=2, **where), timeout=LIMIT)
+    monkeypatch.setenv("MASTER_ADDR", "no such host")
+    with pytest.raises(ConnectionError, match="given by MASTER_ADDR"):
+        Coordinator(info(0, 2, fresh_launch(), local_size=2, **where), timeout=LIMIT)
+
+
+def test_a_crowd_of_strangers_is_counted(monkeypatch):
+    def knock(host, port, *_):
+        raise door.ForeignError(f"somebody at {port}")
+
+    monkeypatch.setattr(meeting_module, "knock", knock)
+    with pytest.raises(TimeoutError) as caught:
+        Coordinator(info(1, 2, "a crowd"), timeout=timedelta(milliseconds=100))  # 24 different ports
+    assert str(caught.value).count("somebody at") == 3 and "; 21 more strangers." in str(caught.value)
+
+
+def test_a_meeting_that_fails_leaves_nothing_open():
+    launch = fresh_launch() + os.urandom(4).hex()
+
+    def descriptors():
+        with pytest.raises(TimeoutError):
+            Coordinator(info(0, 2, launch), timeout=timedelta(milliseconds=50))
+        gc.collect()
+        return len(os.listdir("/proc/self/fd"))
+
+    first = descriptors()
+    assert max(descriptors() for _ in range(4)) <= first
 
 
 def test_drawn_ports():

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from process import ROOT, run_python
 
 import torch_customccl
 from torch_customccl import _info, _loader, _report
@@ -46,6 +47,25 @@ def test_without_a_shim_the_reason_stands_in_the_text(monkeypatch, tmp_path, cap
     assert "/dev/shm" in text
     assert main(["info", "--settings-markdown"]) == 1
     assert "has no shim" in capsys.readouterr().err
+
+
+BROKEN_TORCHES = {
+    "none": ("raise ModuleNotFoundError('No module named torch')", "(ModuleNotFoundError: No module named torch)"),
+    "one without its libraries": ("raise OSError('libcudart.so.12: cannot open')", "(OSError: libcudart.so.12: cannot"),
+    "another": ("__version__ = '2.99.0'", "has no shim for torch 2.99"),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN_TORCHES)
+def test_without_a_usable_torch_the_reason_stands_in_the_text(kind, tmp_path):
+    content, says = BROKEN_TORCHES[kind]
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text(content)
+    command = "import sys; from torch_customccl.__main__ import main; sys.exit(main(['info', *MORE]))"
+    for more in ([], ["--json"], ["--settings-markdown"]):
+        path = f"{tmp_path}:{ROOT}"
+        text = run_python(command.replace("MORE", repr(more)), tmp_path, expect=1, PYTHONPATH=path)
+        assert says in text and "Traceback" not in text
 
 
 def test_a_machine_without_dev_shm_is_described():

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -9,6 +10,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+import torch
 from process import ROOT, run_python
 
 from torch_customccl._loader import torch_minor
@@ -80,6 +82,37 @@ def test_the_library_exports_only_our_names():
     names = [line.split()[-1] for line in listed.stdout.splitlines()]
     assert any("Communicator" in name for name in names)
     assert [name for name in names if not re.match(r"_Z[A-Z]*N?[A-Z]*9customccl|customccl_", name)] == []
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_libraries_do_not_say_where_they_were_built(library):
+    content = (ROOT / "torch_customccl" / library).read_bytes()
+    assert str(ROOT).encode() + b"/csrc" not in content
+    assert str(Path(torch.__file__).parent / "include").encode() not in content
+
+
+def test_make_takes_a_folder_with_spaces(tmp_path):
+    """What the recipes would run, with a program in the place of Python that notes its arguments."""
+    folder = tmp_path / "with space"
+    for name in ("scripts", ".venv/bin"):
+        (folder / name).mkdir(parents=True)
+    shutil.copy(ROOT / "Makefile", folder)
+    note = '#!/bin/bash\necho "$(basename "$0")" "$@" >>notes\n'
+    for name in ("scripts/set_up.sh", "scripts/build.sh", ".venv/bin/python"):
+        (folder / name).write_text(note)
+        (folder / name).chmod(0o755)
+    subprocess.run(["make", "demo", "JOBS=2"], cwd=folder, check=True, capture_output=True)
+    set_up, build, demo = (folder / "notes").read_text().splitlines()
+    assert set_up.startswith("set_up.sh 2.") and build == f"build.sh {folder}/.venv/bin/python 2"
+    assert demo.startswith("python -m torch.distributed.run")
+
+
+def test_a_build_that_fails_ends_with_a_sentence(tmp_path):
+    command = [sys.executable, "setup.py", "-q", "build_ext", "--build-lib", str(tmp_path)]
+    environment = {**os.environ, "CXX": "/no/such/compiler", "BUILD_FOLDER": str(tmp_path / "build")}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert done.stderr.rstrip().splitlines()[-1].startswith("configuring with CMake failed: see its message above.")
 
 
 @pytest.mark.slow

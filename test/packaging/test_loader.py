@@ -1,6 +1,7 @@
 """Choosing the shim: by torch's minor version, before anything is loaded; a sentence when there is none."""
 
 import importlib
+import shlex
 import shutil
 import sys
 
@@ -25,7 +26,7 @@ def test_another_torch_gets_one_sentence_with_both_versions_and_the_command(monk
     said = str(caught.value)
     assert "no shim for torch 2.99 (found torch 2.99.1+cu999;" in said
     assert f"Python {sys.version_info[0]}.{sys.version_info[1]}: {have})" in said
-    assert f"{sys.executable} -m pip install --no-build-isolation" in said
+    assert f"{shlex.quote(sys.executable)} -m pip install --no-build-isolation" in said
     assert "\n" not in said
 
 
@@ -61,6 +62,16 @@ def test_the_rebuild_command_names_where_the_package_came_from(monkeypatch, tmp_
     monkeypatch.setattr(_loader, "FOLDER", tmp_path / "torch_customccl")
     monkeypatch.setattr(importlib.metadata, "distribution", lambda _name: Distribution())
     assert argument in _loader.rebuild_command()
+
+
+def test_the_rebuild_command_is_safe_in_a_shell(monkeypatch, tmp_path):
+    package = tmp_path / "with space; $HOME" / "torch_customccl"
+    package.mkdir(parents=True)
+    (package.parent / "setup.py").touch()
+    monkeypatch.setattr(_loader, "FOLDER", package)
+    monkeypatch.setattr(sys, "executable", "/my env/bin/python")
+    words = shlex.split(_loader.rebuild_command())
+    assert words[:4] == ["/my env/bin/python", "-m", "pip", "install"] and words[-2:] == ["-e", str(package.parent)]
 
 
 def test_the_package_offers_what_it_says():

@@ -8,6 +8,8 @@ from typing import cast
 
 import torch.distributed as dist
 
+from torch_customccl.launch.waiting import no_show, pauses, store_errors
+
 _PIECE = 4 << 20  # bytes of one value: TCPStore refuses 8 MiB
 
 
@@ -54,13 +56,13 @@ class Board:
         try:
             limit = self._timeout if timeout is None else max(timeout, timedelta(milliseconds=1))
             return self._one_round(what, data, sources, limit)
-        except Exception as error:
-            self._broken = str(error)
+        except BaseException as error:  # Ctrl-C as well: this rank's part in the round is lost
+            self._broken = str(error) or type(error).__name__
             raise
 
     def _one_round(self, what: str, data: bytes, sources: Sequence[int], limit: timedelta) -> list[bytes]:
         keys = {source: f"{self._round}/{source}" for source in sources}
-        try:
+        with store_errors(self._title(what), self.rank):
             if self.rank in keys:
                 self._put(keys[self.rank], what, data)
             self._wait(keys, what, limit)
@@ -71,11 +73,6 @@ class Board:
             if self._store.add(f"{self._round}/read", 1) == len(self.members):
                 for key in [*(key for _, read in found for key in read), f"{self._round}/read"]:
                     self._store.delete_key(key)
-        except (dist.DistNetworkError, dist.DistStoreError) as error:
-            raise ConnectionError(
-                f"{self._title(what)} failed on rank {self.rank}: the store cannot be reached ({_first_line(error)}). "
-                "It lives in rank 0, or in torchrun's agent: has that ended?"
-            ) from error
         return [data for data, _ in found]
 
     def _put(self, key: str, what: str, data: bytes) -> None:
@@ -98,22 +95,12 @@ class Board:
         return b"".join([first, *(bytes(self._store.get(name)) for name in more)]), [key, *more]
 
     def _wait(self, keys: dict[int, str], what: str, limit: timedelta) -> None:
-        try:
-            self._store.wait(list(keys.values()), limit)
-        except dist.DistStoreError as error:
-            missing = [source for source, key in keys.items() if not self._store.check([key])]
-            if not missing:
-                raise
-            who = "rank " + ", ".join(map(str, missing))
-            raise TimeoutError(
-                f"{self._title(what)} on rank {self.rank}: {who} did not come within "
-                f"{limit.total_seconds():g} s. Look at what {'it does' if len(missing) == 1 else 'they do'}; raise the "
-                "timeout if it is only slow"
-            ) from error
+        for _ in pauses(time.monotonic() + limit.total_seconds()):
+            if self._store.check(list(keys.values())):
+                return
+        missing = [source for source, key in keys.items() if not self._store.check([key])]
+        if missing:
+            raise no_show(self._title(what), self.rank, missing, limit.total_seconds())
 
     def _title(self, what: str) -> str:
         return f"{what} (round {self._round} of {self._name})"
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]

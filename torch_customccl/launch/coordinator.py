@@ -12,9 +12,10 @@ import torch.distributed as dist
 
 from torch_customccl.launch.board import Board
 from torch_customccl.launch.info import LaunchInfo
-from torch_customccl.launch.meeting import forget, meet
+from torch_customccl.launch.meeting import Meeting, forget, meet
 from torch_customccl.launch.node import Page, shares_memory
 from torch_customccl.launch.ports import hold_port
+from torch_customccl.launch.roll_call import RollCall
 
 T = TypeVar("T")
 
@@ -42,25 +43,17 @@ class Coordinator:
         meeting = meet(asked, timeout)
         self.launch_info, self.timeout = meeting.info, timeout
         self.rank, self.world_size = asked.rank, asked.world_size
-        start = f"customccl/{meeting.info.launch_id}/{asked.restart_count}"
-        number = meeting.store.add(f"{start}/coordinators of rank {asked.rank}", 1)
-        self._prefix = f"{start}/{number}"
-        # For init_process_group(store=...), which takes it whole.
-        self.store: dist.Store = dist.PrefixStore(f"{self._prefix}/store", meeting.store)
-        self._world = Board(meeting.store, f"{self._prefix}/world", range(self.world_size), self.rank, timeout)
-        meeting.boards.append(self._world)
         try:
-            leaders = self._prove_nodes()
-        except Exception:
+            leaders = self._gather_ranks(meeting)
+        except BaseException:
             forget(meeting)
             raise
-        finally:
-            meeting.all_are_in()
+        meeting.all_are_in()
         nodes = list(dict.fromkeys(leader for leader, _ in leaders))
         leader, self.node_id = leaders[self.rank]
         self.local_ranks = tuple(i for i in range(self.world_size) if leaders[i][0] == leader)
         self.node_rank, self.node_count = nodes.index(leader), len(nodes)
-        self._node = Board(meeting.store, f"{self._prefix}/node {leader}", self.local_ranks, self.rank, timeout)
+        self._node = Board(meeting.store, f"{self._name}/node {leader}", self.local_ranks, self.rank, timeout)
         meeting.boards.append(self._node)
 
     # Attributes, all constant:
@@ -105,7 +98,7 @@ class Coordinator:
             raise ValueError(f"broadcast: src is {src}, in a world of {self.world_size}")
         if self.rank == src:
             _check_bytes("broadcast", data)
-        return self._world.broadcast("broadcast", bytes(data or b""), src, timeout)
+        return self._world.broadcast("broadcast", bytes(data or b"") if self.rank == src else b"", src, timeout)
 
     def allgather(self, data: bytes, *, timeout: timedelta | None = None) -> list[bytes]:
         """Collective: the bytes of every rank, by rank. They may differ in length."""
@@ -157,12 +150,23 @@ class Coordinator:
         mine = secrets.token_hex(16).encode()
         return self._world.broadcast("unique_token", mine, 0).decode()
 
-    def _prove_nodes(self) -> list[tuple[int, str]]:
-        """For every rank, the lowest rank that it shares memory with, and that rank's node id."""
+    def _gather_ranks(self, meeting: Meeting) -> list[tuple[int, str]]:
+        """Meet, in a world and a store of its own name. For every rank, the lowest rank that it shares memory with, and
+        that rank's node id.
+        """
+        start, limit = f"customccl/{meeting.info.launch_id}/{meeting.info.restart_count}", self.timeout
         page = Page()
         try:
-            shown = json.dumps([page.name, page.digest, secrets.token_hex(16)]).encode()
-            pages: list[Any] = [json.loads(each) for each in self._world.gather("meeting", shown)]
+            # Random names of the page and of the node: no other letter is like this one.
+            shown = json.dumps([page.name, page.digest, secrets.token_hex(16)])
+            call = RollCall(dist.PrefixStore(f"{start}/roll call", meeting.store), self.rank, self.world_size, shown)
+            gathering, letters = call.gather(f"meeting of {start}", limit)
+            pages: list[Any] = [json.loads(letter) for letter in letters]
+            self._name = f"{start}/{gathering}"
+            # For init_process_group(store=...), which takes it whole.
+            self.store: dist.Store = dist.PrefixStore(f"{self._name}/store", meeting.store)
+            self._world = Board(meeting.store, f"{self._name}/world", range(self.world_size), self.rank, limit)
+            meeting.boards.append(self._world)
             leader = next((i for i in range(self.rank) if shares_memory(*pages[i][:2])), self.rank)
             leaders = [int(each) for each in self._world.gather("meeting", str(leader).encode())]
         finally:

@@ -131,7 +131,10 @@ def _chosen(variables: Mapping[str, str], source: str | None) -> Facts:
     if source is not None:
         if source not in READERS:
             raise ValueError(f'unknown source "{source}"; known: {", ".join([*READERS, "single"])}')
-        facts = READERS[source](variables)
+        try:
+            facts = READERS[source](variables)
+        except KeyError as error:
+            raise ValueError(f'source "{source}": {error.args[0]}') from error
         if facts is None:
             raise ValueError(f'source "{source}": its variables are not in the environment')
         return {**facts, "source": source}

@@ -35,6 +35,7 @@ from torch_customccl.launch.pmix import open_pmix
 from torch_customccl.launch.ports import drawn_ports, hold_port, own_addresses, resolve
 
 _LAST_WORDS_S = 5.0
+_GLANCE_S = 2.0  # for the holder of a port to say that it is this launch's rank 0
 _PAUSE_S = 0.02  # between two rounds of knocking at doors that are not open yet
 _Place = tuple[str, int]
 
@@ -45,12 +46,15 @@ class Meeting:
     def __init__(self, info: LaunchInfo, store: dist.Store, door: Door | None = None) -> None:
         self.info, self.store, self.door = info, store, door
         self.boards: deque[Board] = deque(maxlen=16)  # the latest: what came before has been read
-        if door is not None:
+
+    def all_are_in(self) -> None:
+        """Nobody will knock any more. The store lives as long as this process."""
+        if self.door is not None:
+            self.close_door()
             # Not atexit: processes of multiprocessing end without it.
             Finalize(None, self._last_words, args=(os.getpid(),), exitpriority=0)
 
-    def all_are_in(self) -> None:
-        """Nobody will knock any more."""
+    def close_door(self) -> None:
         if self.door is not None:
             self.door.close()
             self.door = None
@@ -85,6 +89,7 @@ def meet(info: LaunchInfo, timeout: timedelta) -> Meeting:
 
 def forget(meeting: Meeting) -> None:
     """The ranks did not all come: who tries again meets anew."""
+    meeting.close_door()
     with _lock:
         for key in [key for key, known in _meetings.items() if known is meeting]:
             del _meetings[key]
@@ -95,6 +100,7 @@ def _meet(info: LaunchInfo, deadline: float, timeout: timedelta) -> Meeting:
         return Meeting(info, dist.HashStore())
     if _agent_serves(info):
         assert info.master_addr is not None and info.master_port is not None
+        _check_known(info.master_addr, info)
         return Meeting(info, _connect(info.master_addr, info.master_port, timeout, deadline))
     board = _launchers_board(info)
     if board is not None and not info.launch_id:
@@ -102,7 +108,7 @@ def _meet(info: LaunchInfo, deadline: float, timeout: timedelta) -> Meeting:
     if board is None:
         _check_place(info)
     if info.rank == 0:
-        return _open_store(info, board, timeout)
+        return _open_store(info, board, timeout, deadline)
     places = _published(board, deadline) if board is not None else _places(info)
     return _enter(info, places, timeout, deadline)
 
@@ -145,18 +151,33 @@ def _check_place(info: LaunchInfo) -> None:
         )
 
 
-def _open_store(info: LaunchInfo, board: Any, timeout: timedelta) -> Meeting:
+def _open_store(info: LaunchInfo, board: Any, timeout: timedelta, deadline: float) -> Meeting:
     """Rank 0: the door first, since its port is the one that others may want."""
     host = _own_host(info, board)
-    listener = _hold(info, host, board)
+    if host is not None:
+        _check_known(host, info)
+    listener = _hold(info, host, board, deadline)
     port = listener.getsockname()[1]
     with hold_port(host) as held:
         store = serve_store(held, timeout=timeout)
     meeting = Meeting(info, store, Door(listener, launch_key(info), store.port))
     if board is not None:
         hosts = ["127.0.0.1"] if _one_machine(info) else own_addresses()
-        board.publish("customccl-door", f"{port}@{','.join(hosts)}", timeout.total_seconds())
+        try:
+            board.publish("customccl-door", f"{port}@{','.join(hosts)}", timeout.total_seconds())
+        except BaseException:
+            meeting.close_door()
+            raise
     return meeting
+
+
+def _check_known(host: str, info: LaunchInfo) -> None:
+    """ConnectionError, saying who gave that name, if this machine does not know it."""
+    try:
+        resolve(host)
+    except OSError as error:
+        by = "MASTER_ADDR" if host == os.environ.get("MASTER_ADDR") else f'master_addr, source "{info.source}"'
+        raise ConnectionError(f"{error} (given by {by}): the ranks cannot meet there") from error
 
 
 def _own_host(info: LaunchInfo, board: Any) -> str | None:
@@ -172,18 +193,29 @@ def _own_host(info: LaunchInfo, board: Any) -> str | None:
     return own_addresses()[0]
 
 
-def _hold(info: LaunchInfo, host: str | None, board: Any) -> socket.socket:
+def _hold(info: LaunchInfo, host: str | None, board: Any, deadline: float) -> socket.socket:
     if board is not None:
         return hold_port(host)
-    if info.master_port is not None:
-        return hold_port(host, info.master_port)
-    ports = drawn_ports(launch_key(info))
+    ports = _ports(info)
     for port in ports:
         try:
             return hold_port(host, port)
         except ConnectionError:
-            continue
+            _refuse_second_rank_0(info, host, port, deadline)
+            if info.master_port is not None:
+                raise
     raise ConnectionError(f"all {len(ports)} ports drawn from the launch id are held by others; give a master_port")
+
+
+def _refuse_second_rank_0(info: LaunchInfo, host: str | None, port: int, deadline: float) -> None:
+    """RefusedError if the holder of the port is rank 0 of this launch already."""
+    try:
+        limit = min(_GLANCE_S, deadline - time.monotonic())
+        knock(host or "127.0.0.1", port, launch_key(info), secrets.token_hex(16), info.rank, limit)
+    except RefusedError:
+        raise
+    except OSError:  # a stranger, or nobody any more
+        return
 
 
 def _published(board: Any, deadline: float) -> list[_Place]:
@@ -193,8 +225,11 @@ def _published(board: Any, deadline: float) -> list[_Place]:
 
 def _places(info: LaunchInfo) -> list[_Place]:
     host = info.master_addr or "127.0.0.1"
-    ports = [info.master_port] if info.master_port is not None else drawn_ports(launch_key(info))
-    return [(host, port) for port in ports]
+    return [(host, port) for port in _ports(info)]
+
+
+def _ports(info: LaunchInfo) -> list[int]:
+    return [info.master_port] if info.master_port is not None else drawn_ports(launch_key(info))
 
 
 def _enter(info: LaunchInfo, places: list[_Place], timeout: timedelta, deadline: float) -> Meeting:
@@ -218,9 +253,10 @@ def _enter(info: LaunchInfo, places: list[_Place], timeout: timedelta, deadline:
         else:
             return Meeting(info, _connect(place[0], port, timeout, deadline))
     where = f"{places[0][0]}:{places[0][1]}" + (f" and {len(places) - 1} more places" if len(places) > 1 else "")
+    strangers = list(met.values())[:3] + ([f"{len(met) - 3} more strangers"] if len(met) > 3 else [])
     raise TimeoutError(
         f"rank {info.rank} waited {time.monotonic() - began:.1f} s in vain for rank 0 of launch {info.launch_id!r} "
-        f"(restart {info.restart_count}) at {'; '.join([where, *met.values()])}. Is rank 0 running, on that host, with "
+        f"(restart {info.restart_count}) at {'; '.join([where, *strangers])}. Is rank 0 running, on that host, with "
         "the same launch id, world size and restart count?"
     )
 

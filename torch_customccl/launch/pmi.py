@@ -27,17 +27,23 @@ class Pmi:
     def __init__(self, fd: int) -> None:
         self._fd, self._pid, self._file = fd, os.getpid(), os.fstat(fd)
         self._rest = b""
+        self._published: set[str] = set()
         self._ask("cmd=init pmi_version=1 pmi_subversion=1", "response_to_init", time.monotonic() + 60)
         self.job = "mpich-" + self._ask("cmd=get_my_kvsname", "my_kvsname", time.monotonic() + 60)["kvsname"]
         atexit.register(self._leave)
 
     def publish(self, name: str, value: str, limit_s: float) -> None:
-        """Make `value` (no spaces, no "=") known under `name`. RuntimeError if the name is taken."""
-        answer = self._ask(
-            f"cmd=publish_name service={name} port={value}", "publish_result", time.monotonic() + limit_s
-        )
+        """Make `value` (no spaces, no "=") known under `name`, in place of what this process published there before.
+
+        RuntimeError if another process has the name.
+        """
+        deadline = time.monotonic() + limit_s
+        if name in self._published:
+            self._ask(f"cmd=unpublish_name service={name}", "unpublish_result", deadline)
+        answer = self._ask(f"cmd=publish_name service={name} port={value}", "publish_result", deadline)
         if answer.get("rc") != "0":
             raise RuntimeError(f"the launcher did not take {name}: {answer.get('msg')}")
+        self._published.add(name)
 
     def lookup(self, name: str, limit_s: float) -> str:
         """Wait until `name` is published. TimeoutError when it is not after `limit_s` seconds."""

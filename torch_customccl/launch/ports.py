@@ -16,7 +16,7 @@ def hold_port(host: str | None = None, port: int = 0) -> socket.socket:
 
     host: a name or address of this machine. A loopback address: that interface alone, so nobody from outside can
     connect. None: 127.0.0.1.
-    Raises ConnectionError, saying so, when another process holds the port, and OSError when the name is unknown.
+    Raises ConnectionError, saying so, when another process holds the port or the name is unknown.
     """
     address = resolve(host or "127.0.0.1")
     family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
@@ -39,8 +39,11 @@ def hold_port(host: str | None = None, port: int = 0) -> socket.socket:
 
 
 def resolve(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """The address of a name, IPv4 where there is one. OSError if it is unknown."""
-    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    """The address of a name, IPv4 where there is one. ConnectionError if it is unknown."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:  # a label of more than 63 letters is no name at all
+        raise ConnectionError(f"this machine knows no host {host!r}: {error}") from error
     addresses = sorted({str(entry[4][0]).partition("%")[0] for entry in found}, key=lambda text: ":" in text)
     return ipaddress.ip_address(addresses[0])
 

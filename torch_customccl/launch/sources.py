@@ -1,8 +1,9 @@
 """What each launcher writes into the environment of the processes it starts.
 
 A reader returns None if its launcher was not there, and raises KeyError, with a sentence, if only half of what it
-writes is there. The order of READERS is the order of nearness: torchrun starts processes below anything; bare
-variables are set by hand for one process; mpirun runs inside Slurm jobs, whose variables then describe its helpers.
+writes is there. The order of READERS says whose facts count: torchrun starts processes below anything; an MPI launcher
+tells more than bare variables, which must agree with it; mpirun runs inside Slurm jobs, whose variables then describe
+its helpers.
 """
 
 import re
@@ -18,8 +19,9 @@ def integer(variables: Variables, name: str) -> int | None:
     text = variables.get(name, "").strip()
     if not text:
         return None
-    if not re.fullmatch(r"-?\d+", text):
-        raise ValueError(f"{name} is {text!r}, which is not a number")
+    if not re.fullmatch(r"-?\d{1,18}", text):
+        shown = text if len(text) <= 40 else f"{text[:40]}..."
+        raise ValueError(f"{name} is {shown!r}, which is not a number of at most 18 digits")
     return int(text)
 
 
@@ -133,10 +135,10 @@ def slurm(variables: Variables) -> Facts | None:
 
 READERS: dict[str, Callable[[Variables], Facts | None]] = {
     "torchrun": torchrun,
-    "env": env,
     "openmpi": openmpi,
     "pmix": pmix,
     "mpich": mpich,
+    "env": env,
     "slurm": slurm,
 }
 
