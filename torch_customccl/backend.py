@@ -11,6 +11,7 @@ import torch.distributed as dist
 
 from torch_customccl._fallback import over_gloo
 from torch_customccl._loader import shim
+from torch_customccl.group_store import poll
 
 
 def create(group: Any, options: Any) -> Any:
@@ -105,9 +106,13 @@ def own_keys(store: dist.Store, rank: int) -> dist.Store:
     return dist.PrefixStore(f"{store.add(_count_key(rank), 1)}", store)
 
 
-def latest_keys(store: dist.Store, timeout: timedelta) -> dist.Store:
+def latest_keys(store: dist.Store, timeout: timedelta, name: str) -> dist.Store:
     """The part of `store` that the group made there last has, for a process that has not made it. Waits for one."""
-    store.wait([_count_key(0)], timeout)
+    if poll(lambda: store.check([_count_key(0)]) or None, timeout) is None:
+        raise dist.DistStoreError(
+            f"customccl: there is no group {name!r} in this store, and none came within {timeout.total_seconds():g} s. "
+            "Its first members make it with create_group(): check the name, and that they use the same store"
+        )
     return dist.PrefixStore(f"{store.add(_count_key(0), 0)}", store)
 
 

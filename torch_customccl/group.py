@@ -12,6 +12,7 @@ import torch.distributed as dist
 
 from torch_customccl import group_change, group_registry
 from torch_customccl.backend import latest_keys, meet, own_keys
+from torch_customccl.group_arguments import check_group, check_members, limited
 from torch_customccl.group_change import Change
 from torch_customccl.group_store import open_store
 from torch_customccl.messages import Messages
@@ -40,9 +41,10 @@ def create_group(
     Raises ValueError or TypeError for arguments that make no sense; torch.distributed.DistBackendError when a rank does
     not come within the timeout.
     """
-    _check(rank, size, name, timeout, ranks)
-    store = open_store(store_or_uri, rank, timeout=timeout, listener=listener)
-    return _meet(dist.PrefixStore(f"group/{name}", store), rank, name, timeout, list(ranks or range(size)))
+    check_group(rank, size, name, ranks)
+    limit = limited(timeout, f"group {name!r}")
+    store = open_store(store_or_uri, rank, timeout=limit, listener=listener)
+    return _meet(dist.PrefixStore(f"group/{name}", store), rank, name, limit, list(ranks or range(size)))
 
 
 def join_group(
@@ -58,16 +60,18 @@ def join_group(
 
     `members`: the names of all, in the order of their ranks; `me`: this process's. The ranks of create_group() are
     named "0", "1", ... A process that takes another one's place in the list gets its number; names are never used
-    again. Returns when all members are there; operations wait until they have committed.
+    again. Returns when all members are there; operations wait until they have committed. `timeout`: for all to come,
+    and of every operation that names none. Raises torch.distributed.DistStoreError where no such group is.
     """
-    names = group_change.check_members(members, name)
+    names = check_members(members, name)
+    limit = limited(timeout, f"join_group() of {name!r}")
     if me not in names:
         raise ValueError(f"customccl: {me!r} is not among the members {names} of group {name!r}")
-    opened = open_store(store_or_uri, names.index(me), timeout=timeout, listener=listener)
-    store = dist.PrefixStore(f"group/{name}", opened)
-    keys = latest_keys(store, timeout)
-    change = Change(keys, name, group_change.latest(keys) + 1, names, me, timeout)
-    return Group(keys, name, timeout, change.wait(), names, me, epoch=change.epoch)
+    opened = open_store(store_or_uri, names.index(me), timeout=limit, listener=listener)
+    keys = latest_keys(dist.PrefixStore(f"group/{name}", opened), limit, name)
+    epoch = group_change.latest(keys) + 1
+    backend = group_change.joined(Change(keys, name, epoch, names, me, limit))
+    return Group(keys, name, limit, backend, names, me, epoch=epoch)
 
 
 class Group(Messages):
@@ -91,12 +95,13 @@ class Group(Messages):
         epoch: int = 1,
     ) -> None:
         super().__init__(store, backend)  # type: ignore[call-arg]
+        self._timeout = timeout
         self._use(backend)
         self._own_store = store
-        self._timeout = timeout
         self._members = list(members)
         self._me = me
         self._epoch = epoch
+        self._era = str(epoch)  # the present membership, in keys of the store; the same on all members
         self._change: Change | None = None
         self._ranks = list(ranks or range(len(members)))
         self._open = True
@@ -112,7 +117,7 @@ class Group(Messages):
 
     @property
     def ranks(self) -> list[int]:
-        """What errors and torch.distributed's functions call ranks 0..size-1; by default just that."""
+        """What errors and torch.distributed's functions call ranks 0..size-1; by default, and after commit(), that."""
         return list(self._ranks)
 
     @property
@@ -124,6 +129,11 @@ class Group(Messages):
     def timeout(self) -> timedelta:
         """The limit of operations that name none."""
         return self._timeout
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """Another limit of operations that name none, on this rank; also after commit()."""
+        self._timeout = limited(timeout, f"group {self.group_desc!r}")
+        super().set_timeout(self._timeout)
 
     @property
     def closed(self) -> bool:
@@ -147,8 +157,8 @@ class Group(Messages):
         if self.rank() not in members:
             return None
         label = name or f"{self.group_desc}/{'-'.join(map(str, members))}"
-        store = dist.PrefixStore(f"sub/{'-'.join(map(str, members))}/{name or ''}", self._own_store)
-        world = [self._ranks[member] for member in members]
+        place = f"sub/{self._era}/{'-'.join(map(str, members))}/{name or ''}"
+        store, world = dist.PrefixStore(place, self._own_store), [self._ranks[member] for member in members]
         return _meet(store, members.index(self.rank()), label, self._timeout, world)
 
     def split(self, color: int | None, key: int = 0, name: str | None = None) -> Group | None:
@@ -180,22 +190,21 @@ class Group(Messages):
 
         Every present member that stays calls it, and every new one join_group(), with the same list. A present member
         that is not in the list may call it, or close(). `timeout`: for all to come, the group's by default. Only one
-        membership is prepared at a time: another call gives the one before up.
+        membership is prepared at a time: another call with the same list goes on with it, now with this `timeout`, and
+        one with another list, or after a failure, begins anew.
         Raises RuntimeError on a rank that the group has gone on without.
         """
         self.check_open("prepare()")
-        names = group_change.check_members(members, self.group_desc)
-        if timeout is not None and timeout <= timedelta(0):
-            raise ValueError(f"customccl: the timeout of prepare() is positive, not {timeout.total_seconds():g} s")
+        names = check_members(members, self.group_desc)
+        limit = self._timeout if timeout is None else limited(timeout, "prepare()")
         if self.reconfigurations:
-            raise RuntimeError(
-                f"customccl: after reconfigure() of group {self.group_desc!r} only reconfigure() changes it"
-            )
+            raise RuntimeError(f"customccl: group {self.group_desc!r} was reconfigured: only reconfigure() changes it")
+        if self._change is not None and self._change.goes_on(names, limit):
+            return self._change
         if self._me in names:
             group_change.check_not_stale(self._own_store, self._epoch, self._me, self.group_desc)
         if self._change is not None:
             self._change.drop()
-        limit = self._timeout if timeout is None else timeout
         self._change = Change(self._own_store, self.group_desc, self._epoch + 1, names, self._me, limit)
         return self._change
 
@@ -204,18 +213,23 @@ class Group(Messages):
 
         Every member calls it at the same place in the order of the group's operations. Operations that this rank has
         begun end first, in the old membership; messages that were sent and not received are lost with it. On a rank
-        that is not among the new members it closes the group.
-        Raises what prepare() met with: then nothing has changed.
+        that is not among the new members it closes the group. After an interrupt (Ctrl-C) it may be called again.
+        Raises what prepare() met with: then nothing has changed, and prepare() begins anew.
         """
         self.check_open("commit()")
-        if self._change is None:
+        change = self._change
+        if change is None:
             raise RuntimeError(f"customccl: commit() of group {self.group_desc!r} without prepare()")
-        change, self._change = self._change, None
-        backend = change.wait()
-        drain = getattr(self._backend, "drain", None)  # gloo has none: its operations end on threads of its own
-        if drain is not None and not drain(self._timeout):
-            raise dist.DistBackendError(f"customccl: operations of {self!r} did not end within {self._timeout}")
-        if backend is None:
+        try:
+            change.wait()
+            group_change.drain(self._backend, self._timeout, self.group_desc)
+            backend = change.take()
+        except Exception:
+            self._change = None
+            change.drop()
+            raise
+        self._change = None
+        if change.leaves:
             self.close()
         else:
             self._go_on(backend, change)
@@ -224,7 +238,8 @@ class Group(Messages):
         self._install(backend)  # type: ignore[attr-defined]
         old = self._backend
         self._use(backend)
-        self._members, self._epoch, self._ranks = change.members, change.epoch, list(range(len(change.members)))
+        self._members, self._ranks = change.members, list(range(len(change.members)))
+        self._epoch, self._era = change.epoch, str(change.epoch)
         group_registry.enter(self, self._ranks)
         group_change.publish(self._own_store, self._epoch)
         old.shutdown()
@@ -232,6 +247,7 @@ class Group(Messages):
     def _use(self, backend: Any) -> None:
         self._backend = backend
         self._direct = getattr(backend, "all_reduce", None)  # gloo's has none
+        super().set_timeout(self._timeout)  # its members may have met under another
 
     def reconfigure(self, opts: Any) -> Any:
         """torch's own way to other members, from torch 2.14 on, which needs no store in common.
@@ -247,7 +263,7 @@ class Group(Messages):
         work = super().reconfigure(opts)  # type: ignore[misc]
         if self._change is not None:
             self._change.drop()
-        self._change, self._epoch = None, self._epoch + 1
+        self._change, self._epoch, self._era = None, self._epoch + 1, f"uuid {opts.uuid}"
         self.reconfigurations += 1
         self._ranks = list(range(self.size()))
         self._members, self._me = [str(rank) for rank in self._ranks], str(self.rank())
@@ -281,17 +297,3 @@ def _meet(store: dist.Store, rank: int, name: str, timeout: timedelta, ranks: Se
     backend = meet(keys, rank, len(ranks), timeout, name=name, global_ranks=ranks)
     names = [str(member) for member in range(len(ranks))]
     return Group(keys, name, timeout, backend, names, names[rank], ranks=ranks)
-
-
-def _check(rank: int, size: int, name: str, timeout: timedelta, ranks: Sequence[int] | None) -> None:
-    if not isinstance(name, str) or not name:
-        raise ValueError(f"customccl: a group needs a name, not {name!r}")
-    for what, value in (("rank", rank), ("size", size)):
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise TypeError(f"customccl: {what} of group {name!r} must be an int, not {value!r}")
-    if size < 1 or not 0 <= rank < size:
-        raise ValueError(f"customccl: rank {rank} of {size} ranks makes no sense for group {name!r}")
-    if timeout <= timedelta(0):
-        raise ValueError(f"customccl: the timeout of group {name!r} must be positive, not {timeout}")
-    if ranks is not None and (len(ranks) != size or len(set(ranks)) != size):
-        raise ValueError(f"customccl: ranks={list(ranks)} does not name {size} ranks for group {name!r}")

@@ -3,12 +3,24 @@
 A group has a sequence of memberships, counted from 1. Each is a set of ranks that have met for themselves, with a place
 of their own in the group's store, so a rank of an older one can never be taken for a member of a newer one. Members are
 known by names, because a process that replaces another one gets its number.
+
+A member may give up and come again, and a new process of its name may come in its place, before all have met. So each
+attempt of a member has a nonce, and what it writes is never taken for another attempt's:
+  here/NAME     the nonce of NAME's latest attempt; "gone" once that has given up
+  sees/NONCE    a digest of all nonces, in the order of the members, as this attempt has read them last
+All meet at meet/DIGEST. A member goes there once every attempt in the digest sees that very digest: each has read all
+others, so nobody waits for what a dead attempt has left. Who has once said that it sees a digest goes there in any
+case, for a moment, before it looks again or gives up: another one may wait there for it, and looks again then as well.
+A nonce that was replaced never comes back, nor does its digest.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import threading
 import time
+import uuid
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -16,7 +28,10 @@ from typing import Any
 import torch.distributed as dist
 
 from torch_customccl.backend import meet
+from torch_customccl.group_arguments import LONGEST, SHORTEST
+from torch_customccl.group_store import poll
 
+_GONE = "gone"
 _EPOCH = "membership"  # the latest that anybody has committed
 
 
@@ -31,13 +46,18 @@ class Change:
         self.me = me
         self._group_name = group_name
         self._place = dist.PrefixStore(f"membership/{epoch}/{'/'.join(members)}", store)
-        self._timeout = timeout
+        self._here = [f"here/{name}" for name in members]
+        self._nonce = uuid.uuid4().hex
+        self._said = ""  # the digest that this attempt has said it sees, and has not gone to meet at
+        self._met = ""  # the digest of those whom _backend connects
         self._backend: Any = None
         self._error: BaseException | None = None
-        self._lock = threading.Lock()
-        self._dropped = False
-        self._thread = threading.Thread(target=self._run, name="customccl-prepare", daemon=True)
-        self._thread.start()
+        self._lock = threading.Lock()  # of what is below, _met, _backend and _error
+        self._dropped = self._taken = False
+        self._timeout, self._deadline = timeout, 0.0
+        if not self.leaves:
+            self._place.set(f"here/{me}", self._nonce)
+        self._begin()
 
     @property
     def leaves(self) -> bool:
@@ -46,59 +66,185 @@ class Change:
 
     def ready(self) -> bool:
         """Whether commit() would not have to wait: all members are there, or the attempt has failed."""
-        return not self._thread.is_alive()
+        return not self._under_way()
 
-    def wait(self) -> Any:
-        """The new backend, or None for a rank that leaves, once all members are there. Raises what went wrong."""
-        self._thread.join()
+    def wait(self) -> None:
+        """Until all members are there. Raises what went wrong."""
+        while self._under_way():
+            self._ended.wait()  # Thread.join() takes a thread for dead that Ctrl-C kept it from waiting for
         if self._error is not None:
             raise self._error
-        return self._backend
+        if self._dropped:
+            raise self._given_up()
+
+    def take(self) -> Any:
+        """After wait(): the new backend, which is the caller's from now on; None for a rank that leaves."""
+        while True:
+            with self._lock:
+                backend, self._backend = self._backend, None
+                self._taken = not self._dropped and (self.leaves or backend is not None)
+                if self._taken:
+                    return backend
+            self.wait()  # another thread has given it up, or found that all must meet again
 
     def drop(self) -> None:
-        """Gives the membership up, without waiting; its other members see that this rank has left it."""
+        """Gives the membership up, without waiting; its other members see that this rank has left it. After commit()
+        it does nothing."""
         with self._lock:
+            if self._dropped or self._taken:
+                return
             self._dropped = True
             backend, self._backend = self._backend, None
+        self._withdraw()
         if backend is not None:
             backend.shutdown()
+
+    def goes_on(self, members: Sequence[str], timeout: timedelta) -> bool:
+        """Whether it is an attempt to meet `members` that has not ended; it has this limit from now on."""
+        with self._lock:
+            if self._dropped or self._taken or self._error is not None or self.members != list(members):
+                return False
+            self._timeout, self._deadline = timeout, time.monotonic() + timeout.total_seconds()
+            return True
+
+    def _begin(self) -> None:
+        self._deadline = time.monotonic() + self._timeout.total_seconds()
+        self._ended = threading.Event()
+        threading.Thread(target=self._run, name="customccl-prepare", daemon=True).start()
+
+    def _under_way(self) -> bool:
+        """Whether members are being met. Begins anew if one that was met has given up or come anew since."""
+        with self._lock:
+            if not self._ended.is_set():
+                return True
+            if self._backend is None or self._met == _digest(self._get(self._here)):
+                return False
+            backend, self._backend = self._backend, None
+            self._begin()
+        backend.shutdown()
+        return True
 
     def _run(self) -> None:
         try:
-            backend = None if self.leaves else self._meet()
+            if not self.leaves:
+                self._meet()
         except Exception as error:
-            self._error = error
-            return
-        with self._lock:
-            if not self._dropped:
-                self._backend = backend
-                return
-        if backend is not None:
+            with self._lock:
+                self._error = error
+            self._withdraw()
+        finally:
+            self._ended.set()
+
+    def _meet(self) -> None:
+        while True:
+            poll(self._agreed, LONGEST)
+            digest, self._said = self._said, ""
+            left = timedelta(seconds=self._deadline - time.monotonic())
+            try:
+                backend = self._meet_at(digest, max(left, SHORTEST))
+            except Exception:
+                if digest == _digest(self._nonces()):
+                    raise
+                continue  # one has given up meanwhile, and may come again
+            with self._lock:
+                if not self._dropped:
+                    self._met, self._backend = digest, backend
+                    return
             backend.shutdown()
+            raise self._given_up()
 
-    def _meet(self) -> Any:
+    def _agreed(self) -> bool | None:
+        """Whether all see what this attempt sees. Looks once, and says what it sees."""
+        nonces = self._nonces()
+        mine = nonces[self.members.index(self.me)] == self._nonce
+        digest = _digest(nonces) if mine and not {"", _GONE} & set(nonces) else ""
+        if self._said and self._said != digest:
+            self._appear()
+        if digest and not self._said:
+            self._place.set(f"sees/{self._nonce}", digest)
+            self._said = digest
+        if digest:
+            seen = self._read([f"sees/{nonce}" for nonce in nonces])
+            missing = [name for name, its in zip(self.members, seen, strict=True) if its != digest]
+            if not missing:
+                return True
+        else:
+            missing = self._with("", nonces) or self._with(_GONE, nonces)  # may be gone for want of the others
+        with self._lock:
+            self._error = self._refusal(mine, missing)
+        if self._error is None:
+            return None
+        self._withdraw()
+        if self._said:
+            self._appear()
+        raise self._error
+
+    def _refusal(self, mine: bool, missing: list[str]) -> Exception | None:
+        if self._dropped:
+            return self._given_up()
+        what = f"customccl: membership {self.epoch} of group {self._group_name!r} was not made"
+        if not mine:
+            return dist.DistBackendError(f"{what}: another process has come as {self.me!r} meanwhile")
+        if time.monotonic() <= self._deadline:
+            return None
+        return dist.DistBackendError(
+            f"{what}: {', '.join(missing)} did not come within {self._timeout.total_seconds():g} s. The group goes on "
+            "as it was; prepare another membership"
+        )
+
+    def _appear(self) -> None:
+        digest, self._said = self._said, ""
+        with contextlib.suppress(Exception):
+            self._meet_at(digest, SHORTEST).shutdown()
+
+    def _meet_at(self, digest: str, limit: timedelta) -> Any:
+        place, size = dist.PrefixStore(f"meet/{digest}", self._place), len(self.members)
         rank = self.members.index(self.me)
-        started = time.monotonic()
-        self._await_all(started)
-        left = max(self._timeout - timedelta(seconds=time.monotonic() - started), timedelta(milliseconds=1))
-        size, names = len(self.members), range(len(self.members))
-        return meet(self._place, rank, size, left, name=self._group_name, global_ranks=names, background=True)
+        return meet(place, rank, size, limit, name=self._group_name, global_ranks=range(size), background=True)
 
-    def _await_all(self, started: float) -> None:
-        """Looks now and then rather than waits in the store, whose connection others of this process use meanwhile."""
-        self._place.set(f"here/{self.me}", "")
-        missing, pause = self.members, 0.0005
-        while missing := [name for name in missing if not self._place.check([f"here/{name}"])]:
-            if self._dropped:
-                raise RuntimeError("customccl: this membership was given up")
-            if time.monotonic() - started > self._timeout.total_seconds():
-                raise dist.DistBackendError(
-                    f"customccl: membership {self.epoch} of group {self._group_name!r} was not made: "
-                    f"{', '.join(missing)} did not come within {self._timeout.total_seconds():g} s. The group goes on "
-                    "as it was; prepare another membership"
-                )
-            time.sleep(pause)
-            pause = min(2 * pause, 0.01)
+    def _nonces(self) -> list[str]:
+        """Of the members' latest attempts, or what is there instead of one."""
+        return self._read(self._here)
+
+    def _read(self, keys: list[str]) -> list[str]:
+        """Looks rather than waits in the store, whose connection others of this process use meanwhile."""
+        if not self._place.check(keys):
+            return [self._place.get(key).decode() if self._place.check([key]) else "" for key in keys]
+        return self._get(keys)
+
+    def _get(self, keys: list[str]) -> list[str]:
+        return [value.decode() for value in self._place.multi_get(keys)]
+
+    def _with(self, value: str, nonces: list[str]) -> list[str]:
+        return [name for name, nonce in zip(self.members, nonces, strict=True) if nonce == value]
+
+    def _withdraw(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the store may be gone
+            self._place.compare_set(f"here/{self.me}", self._nonce, _GONE)
+
+    def _given_up(self) -> RuntimeError:
+        return RuntimeError(f"customccl: membership {self.epoch} of group {self._group_name!r} was given up by drop()")
+
+
+def joined(change: Change) -> Any:
+    """The backend of a member that is in no group yet."""
+    try:
+        change.wait()
+        return change.take()
+    except BaseException:
+        change.drop()
+        raise
+
+
+def drain(backend: Any, limit: timedelta, group_name: str) -> None:
+    """Ends the operations that this rank has begun. gloo's end on threads of its own."""
+    ends = getattr(backend, "drain", None)
+    if ends is not None and not ends(limit):
+        raise dist.DistBackendError(f"customccl: operations of group {group_name!r} did not end within {limit}")
+
+
+def _digest(nonces: list[str]) -> str:
+    return hashlib.sha256("/".join(nonces).encode()).hexdigest()
 
 
 def latest(store: dist.Store) -> int:
@@ -107,17 +253,10 @@ def latest(store: dist.Store) -> int:
 
 
 def publish(store: dist.Store, epoch: int) -> None:
-    store.set(_EPOCH, str(epoch))
-
-
-def check_members(members: Sequence[str], group_name: str) -> list[str]:
-    names = list(members)
-    bad = [name for name in names if not isinstance(name, str) or not name or "/" in name]
-    if bad or not names or len(set(names)) != len(names):
-        raise ValueError(
-            f"customccl: members {names} of group {group_name!r}: each needs a name of its own, a str without '/'"
-        )
-    return names
+    """Tells that `epoch` is committed. A rank that is slow takes nothing back that others have told meanwhile."""
+    told = ""  # as if nobody had told any; where that is wrong, compare_set() gives what is there
+    while int(told or 0) < epoch:
+        told = store.compare_set(_EPOCH, told, str(epoch)).decode()
 
 
 def check_not_stale(store: dist.Store, epoch: int, me: str, group_name: str) -> None:

@@ -3,11 +3,28 @@
 from __future__ import annotations
 
 import socket
+import time
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 import torch.distributed as dist
+
+T = TypeVar("T")
+
+
+def poll(look: Callable[[], T | None], limit: timedelta) -> T | None:
+    """The first thing that look() gives; None when that is nothing until the limit has passed.
+
+    For what is awaited in a store: who waits in a TCPStore keeps its connection from other threads of the process.
+    """
+    deadline, pause = time.monotonic() + limit.total_seconds(), 0.0005
+    while (found := look()) is None and (left := deadline - time.monotonic()) > 0:
+        time.sleep(min(pause, left))
+        pause = min(2 * pause, 0.01)
+    return found
 
 
 def serve_store(
@@ -20,14 +37,14 @@ def serve_store(
     Raises ValueError for a socket that is not bound.
     """
     if listener is None:
-        listener = socket.create_server((host, port))
+        listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     bound = listener.getsockname()
     if not isinstance(bound, tuple) or not bound[1]:
         raise ValueError(f"customccl: a store needs a TCP socket that is bound to a port, not one at {bound!r}")
     listener.listen()
-    descriptor = socket.dup(listener.fileno())
+    host, descriptor = str(bound[0]), socket.dup(listener.fileno())
     return dist.TCPStore(
-        bound[0] if bound[0] not in ("0.0.0.0", "::") else "127.0.0.1",
+        {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host),
         bound[1],
         is_master=True,
         timeout=timeout,

@@ -6,6 +6,7 @@ import gc
 import os
 import threading
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import psutil
@@ -16,7 +17,7 @@ from harness.rank import error_of
 from harness.settings import rounds
 from shared import LIMIT, group, store
 
-from torch_customccl import Group, create_group
+from torch_customccl import Group, create_group, join_group
 
 
 def total(made: Group) -> float:
@@ -148,7 +149,7 @@ def test_a_rank_that_does_not_come_is_named(ranks):
         ({"size": 0}, ValueError, "of 0 ranks"),
         ({"rank": "0"}, TypeError, "rank of group 'bad' must be an int"),
         ({"name": ""}, ValueError, "needs a name"),
-        ({"timeout": -LIMIT}, ValueError, "must be positive"),
+        ({"timeout": -LIMIT}, ValueError, "is positive"),
         ({"ranks": [1]}, ValueError, "does not name 2 ranks"),
         ({"ranks": [1, 1]}, ValueError, "does not name 2 ranks"),
         ({"store_or_uri": None}, TypeError, "a store or a URI is needed, not NoneType"),
@@ -161,6 +162,23 @@ def test_bad_arguments_are_refused_at_once(arguments, error, text):
     given = {"store_or_uri": dist.HashStore(), "rank": 0, "size": 2, "name": "bad", "timeout": LIMIT, **arguments}
     with pytest.raises(error, match=text):
         create_group(**given)
+
+
+@pytest.mark.parametrize("limit", [timedelta.max, timedelta(days=300 * 365), timedelta(microseconds=1)])
+def test_limits_of_any_size(limit):
+    with create_group(dist.HashStore(), 0, 1, "limits", timeout=limit) as made:
+        assert timedelta(milliseconds=1) <= made.timeout < timedelta(days=40000)
+        made.prepare(["0"], timeout=limit)
+        made.commit()
+        made.send_message("there", 0, timeout=limit)
+        assert made.recv_message(0, timeout=limit) == "there"
+        made.open_endpoint("mine")
+        assert made.endpoint("mine", timeout=limit).owner == 0
+
+
+def test_there_is_no_such_group():
+    with pytest.raises(dist.DistStoreError, match=r"there is no group 'nobody' in this store.*create_group\(\)"):
+        join_group(dist.HashStore(), ["0"], "0", "nobody", timeout=LIMIT / 100)
 
 
 def test_subgroups_that_make_no_sense_are_refused():

@@ -12,7 +12,7 @@ from harness.rank import error_of, hear_parent, tell_parent
 from harness.settings import rounds
 from shared import LIMIT, group
 
-from torch_customccl import create_group, join_group
+from torch_customccl import create_group, group_change, join_group
 
 CYCLES = rounds(25, 500)
 DEATHS = rounds(3, 500)
@@ -186,9 +186,12 @@ def test_who_meets_new_members_in_the_background_keeps_nobody_from_the_store(ran
             if rank == 1:
                 made.barrier()
                 return
-            made.own_store.set("membership/2/0/ghost/here/ghost", "")
+            place = dist.PrefixStore("membership/2/0/ghost", made.own_store)
+            place.set("here/ghost", "its nonce")
             changing = made.prepare(["0", "ghost"], timeout=LIMIT)
-            while not made.own_store.check(["membership/2/0/ghost/rank/0"]):  # it has met as far as it can
+            digest = group_change._digest([place.get("here/0").decode(), "its nonce"])
+            place.set("sees/its nonce", digest)
+            while not place.check([f"meet/{digest}/rank/0"]):  # it has met as far as it can
                 pass
             made.own_store.set("used", "meanwhile")
             assert made.own_store.get("used") == b"meanwhile" and not changing.ready()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from datetime import timedelta
 
 import pytest
 import torch
@@ -53,6 +54,35 @@ def test_a_server_that_somebody_else_runs(ranks):
 
     server = serve_store(timeout=LIMIT)
     assert ranks(2).run(body, f"tcp://127.0.0.1:{server.port}?owner=other") == [2.0, 2.0]
+
+
+def test_a_server_at_an_address_of_ipv6(ranks):
+    def body(rank, size):
+        listener = socket.create_server(("::", 0), family=socket.AF_INET6) if rank == 0 else None
+        if rank == 0:
+            tell_parent("port", listener.getsockname()[1])
+        port = hear_parent()
+        return sum_over(f"tcp://[::1]:{port}", rank, size, listener=listener)
+
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError as error:
+        pytest.skip(f"no IPv6 here: {error}")
+    workers = ranks(2, fresh=True, init=False)
+    workers.start(body)
+    port = workers.wait_for(0, "port")
+    for rank in range(2):
+        workers.tell(rank, port)
+    assert [outcome.value for outcome in workers.finish()] == [2.0, 2.0]
+    assert sum_over("tcp://[::1]:0", 0, 1) == 1.0
+    serve_store(host="::", timeout=LIMIT).set("reached", "")
+
+
+@pytest.mark.parametrize("limit", [timedelta.max, timedelta(days=300 * 365)])
+def test_a_server_may_have_any_limit(limit):
+    with create_group("tcp://127.0.0.1:0", 0, 1, "patient", timeout=limit) as made:
+        assert made.timeout == timedelta(days=36500)
+        made.barrier()
 
 
 def test_two_servers_never_share_a_port():

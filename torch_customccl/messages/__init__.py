@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any, cast
 
 from torch_customccl._loader import load
+from torch_customccl.group_arguments import clamped, limited
 from torch_customccl.group_operations import Operations
 from torch_customccl.messages.endpoint import Endpoint
 
@@ -14,7 +15,6 @@ _shim = load()
 _ANY = -1
 _BROADCAST_TAG = 1 << 32  # beyond what callers may use
 _GROUPS_LIMIT = timedelta(0)
-_SHORTEST = timedelta(milliseconds=1)
 
 
 class Messages(Operations):
@@ -104,7 +104,7 @@ class Messages(Operations):
         self, src: int | None, tag: int, timeout: timedelta | None, weights_only: bool, into: Any
     ) -> tuple[int, Any]:
         peer = _ANY if src is None else self._checked(src, "src")
-        limit = _GROUPS_LIMIT if timeout is None else max(timeout, _SHORTEST)
+        limit = _GROUPS_LIMIT if timeout is None else clamped(timeout)
         return cast("tuple[int, Any]", _shim.receive_message(self._messenger(), peer, tag, limit, weights_only, into))
 
     def probe_tagged(self, src: int | None, tag: int) -> tuple[int, int] | None:
@@ -118,11 +118,7 @@ class Messages(Operations):
 
 
 def _limit_of_send(timeout: timedelta | None) -> timedelta:
-    if timeout is None:
-        return _GROUPS_LIMIT
-    if timeout <= timedelta(0):
-        raise ValueError(f"customccl: the timeout of a message is positive, not {timeout.total_seconds():g} s")
-    return max(timeout, _SHORTEST)
+    return _GROUPS_LIMIT if timeout is None else limited(timeout, "a message")
 
 
 def _checked_tag(tag: int) -> int:

@@ -8,6 +8,9 @@ from typing import Any
 
 import torch.distributed as dist
 
+from torch_customccl.group_arguments import clamped
+from torch_customccl.group_store import poll
+
 _TAGS = 1 << 33  # endpoints use the tags from here on, which depend on the name; callers use those below 1 << 32
 _NUMBERS = 1 << 31
 
@@ -59,17 +62,20 @@ class Endpoint:
     @classmethod
     def found(cls, group: Any, name: str, timeout: timedelta | None) -> Endpoint:
         store = _names(group)
-        limit = group.timeout if timeout is None else max(timeout, timedelta(milliseconds=1))
-        try:
-            store.wait([f"name/{name}"], limit)
-        except RuntimeError as error:  # a FileStore raises no DistStoreError
+        limit = group.timeout if timeout is None else clamped(timeout)
+
+        def of_a_member() -> tuple[str, int] | None:
+            group.check_open("endpoint()")
+            entry = _entry(store, name)
+            return entry if entry and entry[0] in group.members else None
+
+        found = poll(of_a_member, limit)
+        if found is None:
             raise dist.DistStoreError(
                 f"customccl: no rank of group {group.group_desc!r} has opened endpoint {name!r} within "
                 f"{limit.total_seconds():g} s"
-            ) from error
-        entry = _entry(store, name)
-        assert entry is not None
-        return cls(group, name, *entry)
+            )
+        return cls(group, name, *found)
 
     def send(self, message: Any, *, timeout: timedelta | None = None) -> None:
         """Group.send_message() to the owner."""

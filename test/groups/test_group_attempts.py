@@ -1,0 +1,298 @@
+"""Memberships that are prepared again, given up, interrupted or awaited in vain: the group can always try anew."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+
+import pytest
+import torch
+import torch.distributed as dist
+from harness.rank import error_of, tell_parent
+from shared import LIMIT, group, store
+
+from torch_customccl import create_group, group_change, join_group, serve_store
+
+SWAPPED = ["1", "0"]
+
+
+def total(made):
+    x = torch.tensor([float(made.rank() + 1)])
+    made.all_reduce(x)
+    return x.item()
+
+
+def all_ready(made, changing):
+    x = torch.tensor([int(changing.ready())])
+    made.all_reduce(x, dist.ReduceOp.MIN)
+    return bool(x.item())
+
+
+def limit_of(made):
+    return made._get_backend(torch.device("cpu")).options._timeout
+
+
+@pytest.mark.parametrize("gloo", [False, True])
+def test_operations_have_the_limit_of_the_group_not_that_of_the_meeting(ranks, gloo):
+    def body(rank, size, gloo):
+        if gloo:
+            group_change.meet = lambda keys, rank, size, timeout, **_: dist.ProcessGroupGloo(keys, rank, size, timeout)
+        members = ["1", "0", "guest"]
+        if rank == 2:
+            made = join_group(store(), members, "guest", "limits", timeout=LIMIT / 2)
+        else:
+            made = create_group(store(), rank, 2, "limits", timeout=LIMIT)
+            made.set_timeout(LIMIT * 2)
+            made.prepare(members, timeout=LIMIT / 2)
+            made.commit()
+        with made:
+            assert gloo or total(made) == 6.0  # gloo's may hang in the destructor when another rank leaves right after
+            return limit_of(made) == made.timeout, made.timeout
+
+    expected = [(True, LIMIT * 2), (True, LIMIT * 2), (True, LIMIT / 2)]
+    assert ranks(3, fresh=True).run(body, gloo) == expected
+
+
+def test_the_same_list_again_goes_on_with_what_is_prepared(ranks):
+    """Rank 0 asks again after all have met, rank 1 even after rank 0 has committed."""
+
+    def body(rank, size):
+        with group(rank, size, "same list") as made:
+            first = made.prepare(SWAPPED)
+            made.barrier()
+            first.wait()
+            while rank == 1 and group_change.latest(made.own_store) < 2:
+                pass
+            assert made.prepare(SWAPPED) is first
+            made.commit()
+            return made.membership, made.rank(), total(made)
+
+    assert ranks(2).run(body) == [(2, 1, 3.0), (2, 0, 3.0)]
+
+
+@pytest.mark.parametrize("between", [None, ["0"]])
+def test_who_gives_a_list_up_can_come_again(ranks, between):
+    """Also to those who have met it before and have prepared only once."""
+
+    def body(rank, size, between):
+        with group(rank, size, "come again") as made:
+            changing = made.prepare(SWAPPED)
+            changing.wait()
+            made.barrier()
+            if rank == 0:
+                changing.drop()
+                if between:
+                    made.prepare(between)
+                changing = made.prepare(SWAPPED)
+            made.barrier()
+            while not all_ready(made, changing):
+                pass
+            made.commit()
+            return made.membership, made.rank(), total(made)
+
+    assert ranks(2).run(body, between) == [(2, 1, 3.0), (2, 0, 3.0)]
+
+
+def test_what_one_gives_up_the_others_do_not_commit(ranks):
+    def body(rank, size):
+        with group(rank, size, "given up") as made:
+            changing = made.prepare(SWAPPED, timeout=LIMIT / 10)
+            changing.wait()
+            made.barrier()
+            if rank == 0:
+                changing.drop()
+            made.barrier()
+            raised = error_of(made.commit)
+            assert total(made) == 3.0 and made.membership == 1
+            made.prepare(SWAPPED)
+            made.commit()
+            return raised, total(made)
+
+    (own, first), (others, second) = ranks(2).run(body)
+    assert "was given up by drop()" in own.text and "0 did not come within" in others.text
+    assert first == second == 3.0
+
+
+def test_members_that_prepare_and_give_up_at_random_meet_in_the_end(ranks):
+    def body(rank, size):
+        members = ["2", "0", "1"]
+        with group(rank, size, "at random") as made:
+            for step in range(30):
+                for again in range((step * (rank + 1)) % 4):
+                    changing = made.prepare(members)
+                    if (step + again + rank) % 3:
+                        time.sleep(0.0003 * ((7 * step + 3 * again + rank) % 11))
+                    changing.drop()
+                changing = made.prepare(members)
+                while not all_ready(made, changing):
+                    pass
+                made.commit()
+                assert total(made) == 6.0
+            return made.membership
+
+    assert ranks(3).run(body) == [31, 31, 31]
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_guest_that_died_does_not_spoil_the_next(ranks):
+    """The first has come and is killed, before rank 1 prepares; the second has its name."""
+
+    members = ["0", "1", "guest"]
+
+    def stays(rank, size, port):
+        place = dist.PrefixStore("guests", dist.TCPStore("127.0.0.1", port, is_master=False))
+        with create_group(place, rank, 2, "guests", timeout=LIMIT) as made:
+            tell_parent("made")
+            here = "membership/2/0/1/guest/here/guest"
+            made.own_store.wait([here], LIMIT)
+            first = made.own_store.get(here)
+            if rank == 0:
+                in_vain = made.prepare(members, timeout=LIMIT / 100)
+                error_of(in_vain.wait)
+                made.prepare(members)
+                tell_parent("kill")
+            while made.own_store.get(here) == first:
+                pass
+            made.prepare(members)
+            made.commit()
+            made.barrier()
+            return made.size(), total(made)
+
+    def comes(rank, size, port):
+        place = dist.PrefixStore("guests", dist.TCPStore("127.0.0.1", port, is_master=False))
+        with join_group(place, members, "guest", "guests", timeout=LIMIT) as made:
+            made.barrier()
+            return made.rank(), total(made)
+
+    port = ranks.pool.store_port
+    present = ranks(2, fresh=True, init=False)
+    present.start(stays, port)
+    present.wait_for(0, "made")
+    guest = ranks(1, fresh=True, init=False)
+    guest.start(comes, port)
+    present.wait_for(0, "kill")
+    guest.kill(0)
+    guest.end()
+    guest = ranks(1, fresh=True, init=False)
+    guest.start(comes, port)
+    assert [outcome.value for outcome in present.finish()] == [(3, 6.0), (3, 6.0)]
+    assert guest.finish()[0].value == (2, 6.0)
+
+
+def test_two_processes_of_one_name(ranks):
+    """The one that came first is told."""
+
+    def body(rank, size):
+        if rank == 2:
+            return None
+        place = dist.PrefixStore("two of one name", store())
+        made = create_group(place, 0, 1, "names", timeout=LIMIT) if rank == 0 else None
+        if made is None:
+            return error_of(join_group, place, ["0", "guest"], "guest", "names", timeout=LIMIT)
+        here = "membership/2/0/guest/here/guest"
+        made.own_store.wait([here], LIMIT)
+        made.own_store.set(here, "of another")
+        return made.close()
+
+    raised = ranks(2).run(body)[1]
+    assert raised.is_a("DistBackendError") and "another process has come as 'guest'" in raised.text
+
+
+def test_what_was_given_up_is_not_committed():
+    with create_group(dist.HashStore(), 0, 1, "dropped", timeout=LIMIT) as made:
+        for members in (["0"], ["0", "1"], ["1"]):
+            changing = made.prepare(members)
+            if members == ["0"]:
+                changing.wait()
+            changing.drop()
+            with pytest.raises(RuntimeError, match="membership 2 of group 'dropped' was given up"):
+                made.commit()
+            assert not made.closed and made.membership == 1
+        changing = made.prepare(["0"])
+        made.commit()
+        changing.drop()  # it is the group's now
+        made.barrier()
+        made.prepare(["1"])
+        made.commit()
+        assert made.closed
+
+
+def test_after_an_interrupt_commit_can_be_called_again(ranks):
+    def body(rank, size):
+        with group(rank, size, "interrupted") as made:
+            if rank == 0:
+                made.prepare(SWAPPED)
+                before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+                with pytest.raises(KeyboardInterrupt):
+                    signal.setitimer(signal.ITIMER_REAL, 0.2)
+                    made.commit()
+                signal.signal(signal.SIGALRM, before)
+            made.barrier()
+            if rank == 1:
+                made.prepare(SWAPPED)
+            made.commit()
+            return made.membership, total(made)
+
+    assert ranks(2).run(body) == [(2, 3.0), (2, 3.0)]
+
+
+@pytest.mark.parametrize("kind", ["hash", "file", "tcp"])
+def test_a_slow_rank_takes_no_membership_back(kind, tmp_path):
+    made = {
+        "hash": dist.HashStore,
+        "file": lambda: dist.FileStore(str(tmp_path / "store")),
+        "tcp": lambda: serve_store(timeout=LIMIT),
+    }[kind]()
+    place = dist.PrefixStore("group", made)
+    for epoch, latest in [(2, 2), (4, 4), (3, 4), (4, 4), (2, 4), (10, 10), (9, 10)]:
+        group_change.publish(place, epoch)
+        assert group_change.latest(place) == latest
+
+
+def test_subgroups_of_members_that_have_come_and_of_those_that_stayed(ranks):
+    """Those that stayed have made such a subgroup before, and tried to with one that was gone."""
+
+    def body(rank, size):
+        if rank < 2:
+            made = create_group(store(), rank, 2, "subgroups", timeout=LIMIT)
+            assert total(made.subgroup([0, 1])) == total(made.split(0)) == 3.0
+            made.barrier()
+            if rank == 1:
+                made.close()
+                return
+            made.set_timeout(LIMIT / 100)
+            assert error_of(made.subgroup, [0, 1]).is_a("DistBackendError")
+            made.set_timeout(LIMIT)
+            made.prepare(["0", "new"])
+            made.commit()
+        else:
+            made = join_group(store(), ["0", "new"], "new", "subgroups", timeout=LIMIT)
+        with made:
+            assert total(made.subgroup([0, 1])) == total(made.split(0)) == 3.0
+            made.barrier()
+
+    ranks(3).run(body)
+
+
+def test_who_waits_for_a_group_keeps_nobody_from_the_store():
+    shared, results = serve_store(timeout=LIMIT), []
+
+    def joins():
+        with join_group(shared, ["0", "guest"], "guest", "late", timeout=LIMIT) as made:
+            results.append(total(made))
+            made.barrier()
+
+    thread = threading.Thread(target=joins)
+    thread.start()
+    for _ in range(20):
+        shared.set("used", "meanwhile")
+        assert shared.get("used") == b"meanwhile"
+        time.sleep(0.01)
+    with create_group(shared, 0, 1, "late", timeout=LIMIT) as made:
+        made.prepare(["0", "guest"])
+        made.commit()
+        assert total(made) == 3.0
+        made.barrier()
+        thread.join()
+    assert results == [3.0]

@@ -1,0 +1,61 @@
+"""Endpoints while members change and other threads work."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+import torch.distributed as dist
+from harness.rank import error_of
+from shared import LIMIT, group
+
+from torch_customccl import create_group, serve_store
+
+
+def test_who_waits_for_an_endpoint_keeps_nobody_from_the_store():
+    """One thread waits for what another one of the process opens, with the same store."""
+    found = []
+    with create_group(serve_store(timeout=LIMIT), 0, 1, "one store", timeout=LIMIT) as made:
+        thread = threading.Thread(target=lambda: found.append(made.endpoint("job", timeout=LIMIT)))
+        thread.start()
+        for _ in range(20):
+            made.own_store.set("used", "meanwhile")
+            assert made.own_store.get("used") == b"meanwhile"
+            time.sleep(0.01)
+        made.open_endpoint("job")
+        thread.join()
+    assert found[0].name == "job"
+
+
+def test_an_endpoint_of_one_who_has_left_is_awaited_until_a_member_opens_it(ranks):
+    def body(rank, size):
+        with group(rank, size, "successor") as made:
+            if rank == 2:
+                made.open_endpoint("work")
+            made.barrier()
+            made.prepare(["0", "1"])
+            made.commit()
+            if rank == 2:
+                return None
+            if rank == 1:
+                raised = error_of(made.endpoint, "work", timeout=LIMIT / 100)
+                made.send_message("I have looked", 0)
+                made.endpoint("work").send("job")
+                made.barrier()
+                return raised
+            assert made.recv_message(1) == "I have looked"
+            assert made.open_endpoint("work").recv() == "job"
+            return made.barrier()
+
+    raised = ranks(3).run(body)[1]
+    assert raised.is_a("DistStoreError") and "no rank of group 'successor' has opened endpoint 'work'" in raised.text
+
+
+def test_who_waits_for_an_endpoint_learns_that_the_group_was_closed():
+    made = create_group(dist.HashStore(), 0, 1, "closing", timeout=LIMIT)
+    closing = threading.Timer(0.05, made.close)
+    closing.start()
+    with pytest.raises(RuntimeError, match=r"endpoint\(\) of group 'closing', which was closed on this rank"):
+        made.endpoint("nobody's")
+    closing.join()

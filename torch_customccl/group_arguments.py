@@ -1,0 +1,42 @@
+"""What arguments of Groups must be like."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+SHORTEST = timedelta(milliseconds=1)
+LONGEST = timedelta(days=36500)  # a hundred years, which every clock below can count
+
+
+def clamped(timeout: timedelta) -> timedelta:
+    return min(max(timeout, SHORTEST), LONGEST)
+
+
+def limited(timeout: timedelta, of: str) -> timedelta:
+    """The timeout, clamped. ValueError if it has passed already."""
+    if timeout <= timedelta(0):
+        raise ValueError(f"customccl: the timeout of {of} is positive, not {timeout.total_seconds():g} s")
+    return clamped(timeout)
+
+
+def check_group(rank: int, size: int, name: str, ranks: Sequence[int] | None) -> None:
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"customccl: a group needs a name, not {name!r}")
+    for what, value in (("rank", rank), ("size", size)):
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise TypeError(f"customccl: {what} of group {name!r} must be an int, not {value!r}")
+    if size < 1 or not 0 <= rank < size:
+        raise ValueError(f"customccl: rank {rank} of {size} ranks makes no sense for group {name!r}")
+    if ranks is not None and (len(ranks) != size or len(set(ranks)) != size):
+        raise ValueError(f"customccl: ranks={list(ranks)} does not name {size} ranks for group {name!r}")
+
+
+def check_members(members: Sequence[str], group_name: str) -> list[str]:
+    names = list(members)
+    bad = [name for name in names if not isinstance(name, str) or not name or "/" in name]
+    if bad or not names or len(set(names)) != len(names):
+        raise ValueError(
+            f"customccl: members {names} of group {group_name!r}: each needs a name of its own, a str without '/'"
+        )
+    return names
