@@ -11,7 +11,7 @@ _CPU = torch.device("cpu")
 
 
 def is_ours(group: Any) -> bool:
-    """Whether this rank is a member of `group` (None: the default group), made by "customccl" or "cpu:customccl,..."."""
+    """Whether this rank is a member of `group` (None: the default one), made by "customccl" or "cpu:customccl,..."."""
     chosen: Any = c10d._get_default_group() if group is None else group
     if c10d._rank_not_in_group(chosen) or _CPU not in chosen._device_types:
         return False

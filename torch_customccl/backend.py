@@ -62,14 +62,14 @@ def meet(
     name: str,
     global_ranks: Sequence[int],
     options: Any = None,
-    background: bool = False,
+    given_up: Any = None,
 ) -> Any:
-    """make_backend() in a store that no other group uses. `background`: other threads use its connection meanwhile."""
+    """make_backend() in a store that no other group uses. `given_up`: the shim's GivenUp, by which others end it."""
     module = shim()
     ours = options if isinstance(options, module.Options) else None
     world = list(global_ranks) or list(range(size))
     try:
-        backend = module.create_backend(keys, rank, size, timeout, name, world, ours, background)
+        backend = module.create_backend(keys, rank, size, timeout, name, world, ours, given_up)
     except dist.DistNetworkError as error:  # raised on every rank of the group, or on none
         return over_gloo(keys, rank, size, timeout, name, str(error))
     _clean_up(keys, rank)

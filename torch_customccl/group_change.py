@@ -16,17 +16,21 @@ A nonce that was replaced never comes back, nor does its digest.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import hashlib
+import os
 import threading
 import time
 import uuid
+import weakref
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 import torch.distributed as dist
 
+from torch_customccl._loader import shim
 from torch_customccl.backend import meet
 from torch_customccl.group_arguments import LONGEST, SHORTEST
 from torch_customccl.group_store import poll
@@ -54,9 +58,11 @@ class Change:
         self._error: BaseException | None = None
         self._lock = threading.Lock()  # of what is below, _met, _backend and _error
         self._dropped = self._taken = False
+        self._given_up = shim().GivenUp()
         self._timeout, self._deadline = timeout, 0.0
         if not self.leaves:
             self._place.set(f"here/{me}", self._nonce)
+        _changes.add(self)
         self._begin()
 
     @property
@@ -75,7 +81,7 @@ class Change:
         if self._error is not None:
             raise self._error
         if self._dropped:
-            raise self._given_up()
+            raise self._was_given_up()
 
     def take(self) -> Any:
         """After wait(): the new backend, which is the caller's from now on; None for a rank that leaves."""
@@ -87,6 +93,10 @@ class Change:
                     return backend
             self.wait()  # another thread has given it up, or found that all must meet again
 
+    def ended(self, limit: timedelta) -> bool:
+        """Waits until nothing is under way any more, whatever came of it."""
+        return self._ended.wait(limit.total_seconds())
+
     def drop(self) -> None:
         """Gives the membership up, without waiting; its other members see that this rank has left it. After commit()
         it does nothing."""
@@ -95,6 +105,7 @@ class Change:
                 return
             self._dropped = True
             backend, self._backend = self._backend, None
+        self._given_up.give_up()
         self._withdraw()
         if backend is not None:
             backend.shutdown()
@@ -151,7 +162,7 @@ class Change:
                     self._met, self._backend = digest, backend
                     return
             backend.shutdown()
-            raise self._given_up()
+            raise self._was_given_up()
 
     def _agreed(self) -> bool | None:
         """Whether all see what this attempt sees. Looks once, and says what it sees."""
@@ -181,7 +192,7 @@ class Change:
 
     def _refusal(self, mine: bool, missing: list[str]) -> Exception | None:
         if self._dropped:
-            return self._given_up()
+            return self._was_given_up()
         what = f"customccl: membership {self.epoch} of group {self._group_name!r} was not made"
         if not mine:
             return dist.DistBackendError(f"{what}: another process has come as {self.me!r} meanwhile")
@@ -200,7 +211,8 @@ class Change:
     def _meet_at(self, digest: str, limit: timedelta) -> Any:
         place, size = dist.PrefixStore(f"meet/{digest}", self._place), len(self.members)
         rank = self.members.index(self.me)
-        return meet(place, rank, size, limit, name=self._group_name, global_ranks=range(size), background=True)
+        given_up = None if limit is SHORTEST else self._given_up
+        return meet(place, rank, size, limit, name=self._group_name, global_ranks=range(size), given_up=given_up)
 
     def _nonces(self) -> list[str]:
         """Of the members' latest attempts, or what is there instead of one."""
@@ -222,8 +234,22 @@ class Change:
         with contextlib.suppress(RuntimeError):  # the store may be gone
             self._place.compare_set(f"here/{self.me}", self._nonce, _GONE)
 
-    def _given_up(self) -> RuntimeError:
+    def _was_given_up(self) -> RuntimeError:
         return RuntimeError(f"customccl: membership {self.epoch} of group {self._group_name!r} was given up by drop()")
+
+
+_changes: weakref.WeakSet[Change] = weakref.WeakSet()
+os.register_at_fork(after_in_child=_changes.clear)  # they are the parent's
+
+
+@atexit.register
+def _end_all() -> None:
+    """Python ends the process by a signal where it meets a thread of its own coming back from C++ while it ends."""
+    under_way = [change for change in list(_changes) if not change.ended(timedelta(0))]
+    for change in under_way:
+        change.drop()
+    for change in under_way:
+        change.ended(timedelta(seconds=1))
 
 
 def joined(change: Change) -> Any:

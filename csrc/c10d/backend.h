@@ -15,6 +15,7 @@
 #include "c10d/flight_log.h"
 #include "c10d/options.h"
 #include "c10d/prepared_call.h"
+#include "c10d/store_bootstrap.h"
 #include "c10d/success_hooks.h"
 #include "c10d/timeout_extensions.h"
 #include "c10d/work.h"
@@ -34,10 +35,10 @@ class CustomBackend final : public ::c10d::Backend {
   using StorePtr = c10::intrusive_ptr<::c10d::Store>;
 
   // Meets the other ranks in `store`; done within options.timeout or throws. Options of another backend mean the defaults.
-  // `background`: others use the store meanwhile.
+  // `given_up`: another thread's way to end that (store_bootstrap.h).
   static c10::intrusive_ptr<CustomBackend> create(const StorePtr& store, const GroupSpec& spec,
                                                   const c10::intrusive_ptr<::c10d::Backend::Options>& options,
-                                                  bool background = false);
+                                                  std::shared_ptr<const GivenUp> given_up = nullptr);
   // Meets nobody: refuses every operation until reconfigure().
   static c10::intrusive_ptr<CustomBackend> create_unconnected(
       const StorePtr& store, const GroupSpec& spec, const c10::intrusive_ptr<::c10d::Backend::Options>& options);

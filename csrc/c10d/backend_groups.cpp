@@ -4,7 +4,6 @@
 
 #include "c10d/backend.h"
 #include "c10d/errors.h"
-#include "c10d/store_bootstrap.h"
 
 // How groups come about: from a store, and from other groups.
 
@@ -31,8 +30,9 @@ c10::intrusive_ptr<CustomOptions> CustomBackend::own_options(const GroupSpec& sp
 }
 
 c10::intrusive_ptr<CustomBackend> CustomBackend::create(const StorePtr& store, const GroupSpec& spec,
-                                                        const OptionsPtr& options, bool background) {
-  StoreBootstrap bootstrap(store, background);
+                                                        const OptionsPtr& options,
+                                                        std::shared_ptr<const GivenUp> given_up) {
+  StoreBootstrap bootstrap(store, std::move(given_up));
   std::shared_ptr<Communicator> group;
   check(Communicator::create(spec, bootstrap, group));
   return c10::make_intrusive<CustomBackend>(std::move(group), store, own_options(spec, options));

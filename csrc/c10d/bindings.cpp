@@ -29,7 +29,8 @@ namespace {
 c10::intrusive_ptr<::c10d::Backend> create_backend(const c10::intrusive_ptr<::c10d::Store>& store, int rank, int size,
                                                    std::chrono::milliseconds timeout, const std::string& name,
                                                    const std::vector<int>& global_ranks,
-                                                   const c10::intrusive_ptr<CustomOptions>& options, bool background) {
+                                                   const c10::intrusive_ptr<CustomOptions>& options,
+                                                   std::shared_ptr<GivenUp> given_up) {
   TORCH_CHECK_VALUE(size >= 1 && rank >= 0 && rank < size, "customccl: rank ", rank, " of ", size,
                     " ranks makes no sense");
   TORCH_CHECK_VALUE(global_ranks.size() == static_cast<std::size_t>(size), "customccl: ", global_ranks.size(),
@@ -37,7 +38,7 @@ c10::intrusive_ptr<::c10d::Backend> create_backend(const c10::intrusive_ptr<::c1
   TORCH_CHECK_VALUE(timeout.count() > 0, "customccl: a timeout must be positive, not ", timeout.count(), " ms");
   const GroupSpec spec{name, rank, size, global_ranks, to_limit(timeout)};
   return options && options->deferred() ? CustomBackend::create_unconnected(store, spec, options)
-                                        : CustomBackend::create(store, spec, options, background);
+                                        : CustomBackend::create(store, spec, options, std::move(given_up));
 }
 
 // Python says it as an ImportError, of which torch_customccl/_loader.py makes a sentence with the command that builds both anew.
@@ -94,9 +95,13 @@ void bind(py::module_& module) {
       .def("_add_ephemeral_timeout", &CustomBackend::addEphemeralTimeout, py::arg("timeout"))
       // new_group() calls it on the default group of ranks outside the new group: nothing is to be done there.
       .def("perform_nocolor_split", [](CustomBackend&, const py::object&) {}, py::arg("device"));
+  // Ends a create_backend() of another thread that waits for ranks which have not come.
+  py::class_<GivenUp, std::shared_ptr<GivenUp>>(module, "GivenUp")
+      .def(py::init([] { return std::make_shared<GivenUp>(false); }))
+      .def("give_up", [](GivenUp& given_up) { given_up = true; });
   module.def("create_backend", &create_backend, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"),
              py::arg("group_name"), py::arg("global_ranks"), py::arg("options") = nullptr,
-             py::arg("background") = false, py::call_guard<py::gil_scoped_release>());
+             py::arg("given_up") = nullptr, py::call_guard<py::gil_scoped_release>());
   module.attr("build_stamp") = std::string(kBuildStamp);
   module.def("tensor_of_buffer", &tensor_of_buffer, py::arg("object"), py::arg("writable"));
   bind_standalone_group(module);

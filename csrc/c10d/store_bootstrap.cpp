@@ -22,22 +22,20 @@ Status StoreBootstrap::put(const std::string& key, const std::string& value) {
   return {};
 }
 
-void StoreBootstrap::await(const std::string& key, const Deadline& deadline) {
-  using std::chrono::milliseconds;
-  if (!background_) {
-    const auto left = std::chrono::duration_cast<milliseconds>(deadline.left());
-    return store_->wait({key}, std::max(left, milliseconds(1)));
-  }
-  for (Nanos pause = std::chrono::microseconds(100); !store_->check({key});
-       pause = std::min<Nanos>(2 * pause, milliseconds(10))) {
-    TORCH_CHECK(!deadline.passed());
+// Looks now and then: who waits in a store keeps all others of the process from its connection, also those whom the awaited one waits for.
+Status StoreBootstrap::await(const std::string& key, const Deadline& deadline) {
+  for (Nanos pause = std::chrono::microseconds(20); !store_->check({key});
+       pause = std::min<Nanos>(2 * pause, std::chrono::milliseconds(10))) {
+    if (given_up_ != nullptr && *given_up_) return {Code::kAborted, "this rank gave it up"};
+    if (deadline.passed()) return {Code::kTimeout, "nothing of it was in the store within the limit"};
     std::this_thread::sleep_for(pause);
   }
+  return {};
 }
 
 Status StoreBootstrap::get(const std::string& key, const Deadline& deadline, std::string& value) {
   try {
-    await(key, deadline);
+    if (Status status = await(key, deadline); !status.ok()) return status;
     const auto bytes = store_->get(key);
     value.assign(bytes.begin(), bytes.end());
   } catch (const std::exception& error) {

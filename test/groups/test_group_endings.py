@@ -1,0 +1,67 @@
+"""A membership that is being prepared while its group, or the program, ends: nothing stays behind."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+
+import pytest
+import torch.distributed as dist
+from harness.settings import GROUP_TIMEOUT_S
+from shared import LIMIT
+
+from torch_customccl import create_group
+from torch_customccl.group_change import Change
+
+# A guest that says it is there, and never meets: what a process leaves that was killed between the two.
+GUEST = """
+def guest(change):
+    place, nonces = change._place, [change._nonce, "of-the-guest"]
+    place.set("here/guest", nonces[1])
+    place.set("sees/" + nonces[1], group_change._digest(nonces))
+"""
+
+ENDING = """
+import sys
+import torch.distributed as dist
+from datetime import timedelta
+from torch_customccl import create_group, group_change
+{guest}
+made = create_group(dist.HashStore(), 0, 1, "ending", timeout=timedelta(minutes=5))
+guest(made.prepare(["0", "guest"], timeout=timedelta(milliseconds={limit_ms})))
+"""
+
+
+def guest(change: Change) -> None:
+    names: dict[str, object] = {}
+    exec("from torch_customccl import group_change\n" + GUEST, names)
+    names["guest"](change)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("ends", ["close", "drop", "another list"])
+def test_threads_that_prepare_end_with_what_is_prepared(ends):
+    def preparing() -> list[threading.Thread]:
+        return [thread for thread in threading.enumerate() if thread.name == "customccl-prepare"]
+
+    with create_group(dist.HashStore(), 0, 1, "threads", timeout=LIMIT) as made:
+        change = made.prepare(["0", "guest"])
+        guest(change)
+        threads = preparing()
+        assert threads
+        if ends == "close":
+            made.close()
+        elif ends == "drop":
+            change.drop()
+        else:
+            made.prepare(["0"]).wait()
+        for thread in threads:
+            thread.join(GROUP_TIMEOUT_S / 2)
+            assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("limit_ms", [60_000, 100, 20])
+def test_a_program_ends_while_it_prepares(limit_ms):
+    program = ENDING.format(guest=GUEST, limit_ms=limit_ms)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=GROUP_TIMEOUT_S)
+    assert (done.returncode, done.stderr) == (0, "")
