@@ -1,4 +1,4 @@
-"""Who listens for messages while something else happens: a message to oneself, a commit, the end of the program, no memory."""
+"""Who listens for messages while something else happens: one to oneself, a commit, the program ends, no memory."""
 
 from __future__ import annotations
 
