@@ -14,7 +14,7 @@ from .buffers import GuardedTensor
 from .context import Context
 from .model import CheckFailedError, Verdict
 from .modes import MODES
-from .ops import OPS, REDUCED, Call, Op
+from .ops import OPS, P2P_OPS, REDUCED, Call, Op
 from .tables import DTYPES, LAYOUTS, REDUCE_OPS, DType, Layout
 
 Values = Callable[[int, int, int], torch.Tensor]
@@ -50,7 +50,10 @@ class DataCall:
         return oracle.transport_values(rank, slot, self._numel, self.dtype)
 
     def _guarded(self, name: str, shape: tuple[int, ...]) -> GuardedTensor:
-        return GuardedTensor(name, shape, self._layout, self.dtype, self.rank, self._context.device)
+        strided = self._context.dims.get("strided", "")
+        plain = strided and not strided.endswith(name.split()[0] + "s")
+        layout = LAYOUTS["contiguous"] if plain else self._layout
+        return GuardedTensor(name, shape, layout, self.dtype, self.rank, self._context.device)
 
     def _joined_shape(self, blocks: int) -> tuple[int, ...]:
         return (blocks * self._block[0], *self._block[1:]) if self._block else (blocks,)
@@ -110,7 +113,21 @@ class DataCall:
             for each in self.inputs:
                 each.check(None)
 
+    def check_future(self, value: Any) -> None:
+        """The value of the operation's future is this rank's result, in any number of tensors and lists of them."""
+        targets = self.inputs if self.op.in_place else self.outputs
+        if not self.op.sources(self.rank, self.size, self.root):
+            return
+        told, held = (
+            torch.cat([torch.empty(0, dtype=self.dtype.torch), *(each.cpu().reshape(-1) for each in tensors)])
+            for tensors in (_tensors_in(value), [each.tensor for each in targets])
+        )
+        if not torch.equal(told, held):
+            text = f"the future's value is not the result: {told.numel()} elements for {held.numel()}"
+            raise CheckFailedError(Verdict.WRONG_RESULT, text)
+
     def _check_bystander(self, target: GuardedTensor) -> None:
+        target.check_around()
         try:
             target.check(None)
         except CheckFailedError as error:
@@ -118,6 +135,12 @@ class DataCall:
                 raise CheckFailedError(
                     Verdict.WRONG_SIDE_EFFECT, f"tensor of a rank that is not the root: {error}"
                 ) from None
+
+
+def _tensors_in(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    return [tensor for each in value for tensor in _tensors_in(each)] if isinstance(value, (list, tuple)) else []
 
 
 def run_data_calls(context: Context) -> None:
@@ -139,16 +162,28 @@ def run_data_calls(context: Context) -> None:
 
 def _run_in(group: Any, context: Context) -> None:
     flight = int(context.dims.get("in_flight", 1))
+    mode = context.dims.get("mode", "sync")
     calls = [DataCall(context, group, round) for round in range(flight)]
+    works: list[Any] = []
+
+    def issue(async_op: bool) -> Any:
+        work = calls[len(works)].issue(async_op)
+        if flight > 1 or mode == "future":
+            works.append(work)
+        return work
+
     if flight > 1:
-        works = [call.issue(True) for call in calls]
+        for _ in calls:
+            issue(True)
         for work in reversed(works):
             work.wait()
     else:
         context.release_inputs = calls[0].release_inputs
-        MODES[context.dims.get("mode", "sync")](calls[0].issue, context)
+        MODES[mode](issue, context)
     for call in calls:
         _settled(call, context) if context.settle else call.check()
+    if mode == "future" and calls[0].op.name not in P2P_OPS:
+        calls[0].check_future(works[0].get_future().value())
 
 
 def _settled(call: DataCall, context: Context) -> None:

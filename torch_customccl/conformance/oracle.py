@@ -18,6 +18,26 @@ def mixed(rank: int, slot: int, numel: int) -> torch.Tensor:
     return value ^ (value >> 11)
 
 
+def _bits(rank: int, slot: int, numel: int) -> torch.Tensor:
+    """Scrambled int64 values of which every bit is used."""
+    value = mixed(rank, slot, numel)
+    return value ^ ((value * 40499) << 21)
+
+
+_SAME_WIDTH = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+def _from_bits(bits: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The low bits of each value as an element of the dtype."""
+    return bits.to(_SAME_WIDTH[dtype.itemsize]).view(dtype)
+
+
+def _finite(bits: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Floats of any sign, mantissa and exponent; 1 where that would be an infinity or a NaN."""
+    values = _from_bits(bits, dtype)
+    return torch.where(values.isfinite(), values, torch.ones((), dtype=dtype))
+
+
 def _cast(values: torch.Tensor, dtype: DType) -> torch.Tensor:
     if dtype.kind == "complex":
         real = values.to(torch.float64)
@@ -26,16 +46,19 @@ def _cast(values: torch.Tensor, dtype: DType) -> torch.Tensor:
 
 
 def transport_values(rank: int, slot: int, numel: int, dtype: DType) -> torch.Tensor:
-    """Values for ops that only move data: the whole exact range of the dtype, signs included."""
-    raw = mixed(rank, slot, numel)
+    """Values for ops that only move data: all codes of the dtype, for floats of more than 8 bits all finite ones."""
+    bits = _bits(rank, slot, numel)
     if dtype.kind == "bool":
-        return (raw & 4) != 0
-    if dtype.kind == "fp8":
-        return ((raw >> 3) % 120).to(torch.uint8).view(dtype.torch)
-    limit = min(dtype.sum_limit, 1 << 22)
-    if dtype.kind in ("uint",):
-        return (raw % (limit + 1)).to(dtype.torch)
-    return _cast(raw % (2 * limit) - limit, dtype)
+        return (bits & 4) != 0
+    if dtype.kind == "float":
+        return _finite(bits, dtype.torch)
+    if dtype.kind == "complex":
+        part = dtype.torch.to_real()
+        return torch.complex(_finite(bits, part), _finite(bits >> 7, part))
+    if dtype.kind == "int":
+        lowest = (torch.arange(numel) + rank + slot) % 13 == 3
+        bits = torch.where(lowest, torch.iinfo(dtype.torch).min, bits)
+    return _from_bits(bits, dtype.torch)
 
 
 def special_floats(rank: int, numel: int, dtype: DType) -> torch.Tensor:
@@ -52,20 +75,45 @@ def reduce_inputs(rank: int, slot: int, numel: int, dtype: DType, reduce_op: str
     raw = mixed(rank, slot, numel)
     if dtype.kind == "bool":
         return (raw & 3) != (0 if reduce_op in ("band", "min", "product") else 1)
-    if reduce_op in ("band", "bor", "bxor"):
-        return _cast(raw % (min(dtype.sum_limit, 1 << 20) + 1), dtype)
+    whole = dtype.kind in ("int", "uint")
+    if whole and reduce_op in ("band", "bor", "bxor", "min", "max"):
+        return _from_bits(_bits(rank, slot, numel), dtype.torch)
     if reduce_op in ("min", "max"):
-        low = 0 if dtype.kind == "uint" else dtype.sum_limit // 2
-        return _cast(raw % dtype.sum_limit - low, dtype)
+        return _cast(raw % dtype.sum_limit - dtype.sum_limit // 2, dtype)
     if reduce_op == "product":
-        few = (raw + rank) % 3 == 0
-        sign = 1 if dtype.kind == "uint" else 1 - 2 * ((raw >> 7) & 1)
-        return _cast(torch.where(few, 2, 1) * sign, dtype)
+        return _factors(rank, slot, numel, dtype, size)
+    if whole:
+        return _summands(rank, slot, numel, dtype, size)
     factor = {"avg": size, "premul_sum": int(PREMUL_FACTOR)}.get(reduce_op, 1)
-    span = max(2, min(dtype.sum_limit, 1 << 20) // (2 * size * factor) - 1)
-    low = 0 if dtype.kind == "uint" else span // 3
+    span = max(2, dtype.sum_limit // (2 * size * factor) - 1)
     scale = size if reduce_op == "avg" else 1
-    return _cast((raw % span - low) * scale, dtype)
+    return _cast((raw % span - span // 3) * scale, dtype)
+
+
+def _factors(rank: int, slot: int, numel: int, dtype: DType, size: int) -> torch.Tensor:
+    """At each position one rank has a number of nearly all the digits that fit; the others have 1 or 2, of any sign."""
+    raw = mixed(rank, slot, numel)
+    limit = dtype.sum_limit if dtype.kind == "float" else 1 << (8 * dtype.itemsize - 1)
+    limit = min(limit, 1 << 46) >> 4
+    sign = 1 if dtype.kind == "uint" else 1 - 2 * ((raw >> 7) & 1)
+    mine = torch.arange(numel) % size == rank
+    others = 1 + (raw >> 3) % 2 if rank < 3 else torch.ones_like(raw)
+    return _cast(torch.where(mine, raw % limit + 1, others) * sign, dtype)
+
+
+def _summands(rank: int, slot: int, numel: int, dtype: DType, size: int) -> torch.Tensor:
+    """Integers whose sum is representable. Of three or more signed ones two leave the range before a third comes."""
+    width = 8 * dtype.itemsize
+    bits = _bits(rank, slot, numel)
+    if dtype.kind == "uint" or size < 3:
+        span = min((1 << width) // size, 1 << 62)
+        return _cast((bits & ((1 << 62) - 1)) % span - (0 if dtype.kind == "uint" else span // 2), dtype)
+    quarter, place = 1 << (width - 2), torch.arange(numel)
+    turn = (place + rank) % size
+    large = quarter + (bits & ((quarter >> 2) - 1))
+    small = (bits & (quarter - 1)) % max(1, quarter // (2 * size))
+    value = torch.where(turn < 2, large, torch.where(turn == 2, -large, small))
+    return _cast(torch.where(place // size % 2 == 0, value, -value), dtype)
 
 
 def reduce_expected(inputs: list[torch.Tensor], dtype: DType, reduce_op: str) -> torch.Tensor:
@@ -84,7 +132,10 @@ def reduce_expected(inputs: list[torch.Tensor], dtype: DType, reduce_op: str) ->
     if reduce_op == "product":
         return stack.prod(0).to(dtype.torch)
     if reduce_op in ("min", "max"):
-        return (stack.amin(0) if reduce_op == "min" else stack.amax(0)).to(dtype.torch)
+        order = torch.iinfo(torch.int64).min if dtype.name == "u64" else None
+        stack = stack if order is None else stack ^ order
+        result = stack.amin(0) if reduce_op == "min" else stack.amax(0)
+        return (result if order is None else result ^ order).to(dtype.torch)
     result = stack[0]
     for other in stack[1:]:
         result = {"band": result & other, "bor": result | other, "bxor": result ^ other}[reduce_op]

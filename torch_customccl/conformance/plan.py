@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import fnmatch
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .model import Case, Tier
 
 BATCH = 250
+LAST = "last"
+"""In the setup of a portion's last case: its ranks leave after it, and how they leave counts."""
 
 
 @dataclass(frozen=True)
@@ -77,4 +79,7 @@ def portions(cases: list[Case], seed: int) -> list[Portion]:
             batches.append(Portion(world_size, part, dict(part[0].setup), 0.01 * len(part)))
     slow.sort(key=lambda portion: -portion.cost_s)
     rng.shuffle(batches)
+    for portion in slow + batches:
+        last = portion.cases[-1]
+        portion.cases[-1] = replace(last, setup=last.setup | {LAST: True})
     return slow + batches

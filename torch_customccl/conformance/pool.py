@@ -14,11 +14,14 @@ from typing import Any
 
 from .fair_clock import FairClock
 from .model import Case, RankOutcome
+from .plan import LAST
 from .ranks import Starter
 from .worker import STACK_SIGNAL, WorkerSpec
 
 START_LIMIT_S = 60.0
 STOP_LIMIT_S = 3.0
+UNKNOWN_EXIT_CODE = 255
+"""What multiprocessing gives when two threads of this process ask at once how a rank has ended."""
 STACK_WAIT_S = 0.2
 STACK_LIMIT_S = 4.0
 
@@ -65,7 +68,10 @@ class WorkerSet:
         self.sane = all(self._started(answers))
 
     def run(self, case: Case, deadline_s: float) -> list[RankOutcome]:
-        """Run a case on all ranks; every rank gets an outcome, whatever happens."""
+        """Run a case on all ranks; every rank gets an outcome, whatever happens.
+
+        After the last case of a portion (plan.LAST) the ranks leave, and one that cannot leave has not passed.
+        """
         self.ran.append(case)
         self._send("case", case)
         outcomes = self._collect("done", deadline_s, grace_s=1.5, may_die=case.may_die)
@@ -75,6 +81,20 @@ class WorkerSet:
                 self.alive = False
         if case.may_die:
             self.alive = False
+        if case.setup.get(LAST) and self.alive and all(outcome.outcome == "ok" for outcome in outcomes):
+            return self._leave(outcomes, deadline_s)
+        return outcomes
+
+    def _leave(self, outcomes: list[RankOutcome], deadline_s: float) -> list[RankOutcome]:
+        """End the ranks as ``stop`` does; a rank that dies or does not come back gets that as its outcome."""
+        self.alive = False
+        self._send("stop", None)
+        answers = self._collect("stopped", deadline_s, grace_s=STOP_LIMIT_S)
+        for rank, answer in enumerate(answers):
+            left = answer if isinstance(answer, RankOutcome) else self._died(rank)
+            if left is answer or left.exit_code not in (None, 0, UNKNOWN_EXIT_CODE):
+                left.message = f"destroying the group after the case: {left.message}"
+                outcomes[rank] = left
         return outcomes
 
     def usable(self, case: Case, deadline_s: float) -> bool:

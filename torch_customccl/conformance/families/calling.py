@@ -11,11 +11,13 @@ import torch
 import torch.distributed as dist
 
 from ..context import Context
-from ..datacall import run_data_calls
+from ..datacall import DataCall, run_data_calls
 from ..model import Case, CheckFailedError, Tier, Verdict
 from ..modes import MODES
 from ..ops import OPS, P2P_OPS
 from ..registry import body, family
+from ..tables import REDUCE_OPS
+from .p2p import held_until
 
 _CLAUSE = {
     "wait": "WK-01",
@@ -59,6 +61,16 @@ def _mode_cases() -> Iterator[Case]:
                 )
 
 
+def _float_cases() -> Iterator[Case]:
+    """Other dtypes and reduce ops than those of the cases of all_reduce."""
+    rows = [(name, "dtype", dtype) for name in ("same_bits", "float_error") for dtype in ("f16", "bf16", "f64")]
+    rows += [("same_bits", "reduce_op", op) for op in ("avg", "product", "min", "max", "premul_sum")]
+    for name, dimension, value in rows:
+        clause = "AR-02" if name == "same_bits" else "AR-04"
+        dims = {"op": "all_reduce", "kind": name, dimension: value}
+        yield Case(f"call/all_reduce/{name}/{value}/ws3", "calling", clause, name, 3, dims)
+
+
 @family
 def generate() -> Iterator[Case]:
     """Operation x mode, then the cases that need a body of their own."""
@@ -81,15 +93,10 @@ def generate() -> Iterator[Case]:
                 {"op": "all_reduce", "kind": name},
                 tier,
             )
-    for dtype in ("f16", "bf16", "f64"):
-        yield Case(
-            f"call/all_reduce/same_bits/{dtype}/ws3",
-            "calling",
-            "AR-02",
-            "same_bits",
-            3,
-            {"op": "all_reduce", "kind": "same_bits", "dtype": dtype},
-        )
+    yield from _float_cases()
+    for op, clause in (("broadcast", "BC-01"), ("scatter", "SC-01"), ("gather", "GA-01"), ("reduce", "RD-01")):
+        dims = {"op": op, "numel": _NUMEL, "kind": "input_overwritten"}
+        yield Case(f"call/{op}/input_overwritten/ws2", "calling", clause, "input_overwritten", 2, dims)
     for op in ("all_reduce", "send_recv", "barrier"):
         yield Case(
             f"call/{op}/wait_times_out/ws2",
@@ -99,7 +106,7 @@ def generate() -> Iterator[Case]:
             2,
             {"op": op, "kind": "wait_times_out"},
             isolation="fresh",
-            setup={"cost_s": 4.0},
+            setup={"cost_s": 4.0, "op_timeout_s": 6.0},
         )
     yield Case(
         "call/barrier/threads/ws2",
@@ -116,6 +123,25 @@ def generate() -> Iterator[Case]:
 def call_mode(context: Context) -> None:
     """The data check in the case's calling mode."""
     run_data_calls(context)
+
+
+@body
+def input_overwritten(context: Context) -> None:
+    """The rank that only gives overwrites its tensors once the call or its wait is over; the other comes after that."""
+    giver = 0 if context.op in ("broadcast", "scatter") else 1
+    for round in range(2):
+        call = DataCall(context, dist.group.WORLD, round)
+        if context.rank != giver:
+            held_until(context, f"overwritten/{round}")
+        work = call.issue(async_op=round == 1)
+        if work is not None:
+            work.wait()
+        if context.rank != giver:
+            call.check()
+            continue
+        for given in call.inputs:
+            given.tensor.zero_()
+        context.store.set(f"overwritten/{round}", b"1")
 
 
 @body
@@ -155,9 +181,10 @@ def many_async(context: Context) -> None:
         )
 
 
-def _random(rank: int, numel: int, dtype: torch.dtype, device: str) -> torch.Tensor:
+def _random(rank: int, numel: int, dtype: torch.dtype, device: str, reach: int = 4) -> torch.Tensor:
     generator = torch.Generator().manual_seed(1000 + rank)
-    values = torch.randn(numel, generator=generator, dtype=torch.float64) * torch.logspace(-4, 4, numel).double()
+    scales = torch.logspace(-reach, reach, numel).double()
+    values = torch.randn(numel, generator=generator, dtype=torch.float64) * scales
     return values.to(dtype).to(device)
 
 
@@ -166,11 +193,13 @@ _DTYPE = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "f
 
 @body
 def same_bits(context: Context) -> None:
-    """Random floats: each rank's result goes to the parent's store and must be the same everywhere."""
+    """Random floats and both zeros: each rank's result goes to the parent's store; it must be the same everywhere."""
     dtype = _DTYPE[context.dims.get("dtype", "f32")]
+    reduce_op: Any = REDUCE_OPS[context.dims.get("reduce_op", "sum")].make()
     for numel in (3, 1000, 40_009):
         value = _random(context.rank, numel, dtype, context.device)
-        dist.all_reduce(value)
+        value[::7] *= 0
+        dist.all_reduce(value, reduce_op)
         raw = value.cpu().view(torch.uint8).numpy().tobytes()
         for peer, theirs in enumerate(context.exchange(f"bits{numel}", raw)):
             context.expect(
@@ -194,11 +223,12 @@ def rerun_bits(context: Context) -> None:
 @body
 def float_error(context: Context) -> None:
     """Random floats stay within n x eps x sum of magnitudes of the float64 result."""
-    numel = 9_973
-    everyone = [_random(rank, numel, torch.float32, "cpu").double() for rank in range(context.size)]
-    value = _random(context.rank, numel, torch.float32, context.device)
+    numel, dtype = 9_973, _DTYPE[context.dims.get("dtype", "f32")]
+    reach = 2 if dtype == torch.float16 else 4
+    everyone = [_random(rank, numel, dtype, "cpu", reach).double() for rank in range(context.size)]
+    value = _random(context.rank, numel, dtype, context.device, reach)
     dist.all_reduce(value)
-    bound = context.size * torch.finfo(torch.float32).eps * torch.stack(everyone).abs().sum(0)
+    bound = context.size * torch.finfo(dtype).eps * torch.stack(everyone).abs().sum(0)
     off = (value.cpu().double() - torch.stack(everyone).sum(0)).abs() > bound
     context.expect(
         not bool(off.any()), f"{int(off.sum())} of {numel} sums are off by more than the bound", Verdict.WRONG_RESULT
@@ -207,7 +237,10 @@ def float_error(context: Context) -> None:
 
 @body
 def wait_times_out(context: Context) -> None:
-    """Rank 0 waits for something rank 1 never does; the wait's own timeout of half a second counts."""
+    """Rank 0 waits for something rank 1 never does; the wait's own timeout of half a second counts.
+
+    One that ends when the group's timeout does, four times the limit, has not heeded its argument.
+    """
     op = context.op
     value = torch.ones(5, device=context.device)
     context.require_support(op)
@@ -221,7 +254,7 @@ def wait_times_out(context: Context) -> None:
         context.refused(
             lambda: work.wait(timedelta(seconds=0.5)),
             "wait(0.5 s) for a rank that does not come",
-            limit_s=context.op_timeout_s,
+            limit_s=context.op_timeout_s / 4,
             accepted=Verdict.WRONG_RESULT,
         )
     context.meet("waited")

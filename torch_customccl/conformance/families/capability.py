@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -13,6 +13,7 @@ import torch.distributed as dist
 from ..context import Context
 from ..model import Case, Tier, Verdict
 from ..registry import body, family
+from ..tables import DTYPES
 
 _ROWS: tuple[tuple[str, str, str, str, tuple[int, ...]], ...] = (
     ("uneven/all_gather", "uneven_all_gather", "all_gather", "AG-03", (2, 3, 5)),
@@ -24,6 +25,7 @@ _ROWS: tuple[tuple[str, str, str, str, tuple[int, ...]], ...] = (
     ("coll/reduce_scatter_alias", "reduce_scatter_alias", "reduce_scatter_tensor", "RS-04", (2, 3)),
     ("barrier/order", "barrier_order", "barrier", "BA-01", (2, 3, 4, 5, 8)),
     ("barrier/async", "barrier_async", "barrier", "BA-01", (2,)),
+    ("barrier/in_group", "barrier_in_group", "barrier", "BA-01", (3,)),
     ("barrier/monitored", "monitored", "monitored_barrier", "BA-02", (2, 3, 5)),
     ("barrier/monitored_names", "monitored_names", "monitored_barrier", "BA-02", (2,)),
     ("sparse/all_reduce", "sparse_sum", "all_reduce", "SP-01", (2, 3)),
@@ -39,7 +41,7 @@ _SMOKE = ("uneven/all_to_all_single", "barrier/order", "coll/all_gather_alias")
 
 @family
 def generate() -> Iterator[Case]:
-    """One case per row and world size."""
+    """One case per row and world size; uneven splits again with elements of other sizes."""
     for name, function, op, clause, sizes in _ROWS:
         for size in sizes:
             dims: dict[str, Any] = {"op": op, "kind": name, "words": "uneven size equal sparse functional"}
@@ -55,6 +57,10 @@ def generate() -> Iterator[Case]:
                 "fresh" if function == "monitored_names" else "warm",
                 setup,
             )
+    for dtype in ("u8", "bf16", "i64"):
+        dims = {"op": "all_to_all_single", "kind": "uneven/all_to_all_single", "dtype": dtype}
+        name = f"uneven/all_to_all_single/{dtype}/ws2"
+        yield Case(name, "capability", "AA-03", "uneven_all_to_all_single", 2, dims)
 
 
 def _part(rank: int, slot: int, numel: int) -> torch.Tensor:
@@ -106,16 +112,15 @@ def uneven_all_to_all_single(context: Context) -> None:
     def rows(source: int, target: int) -> int:
         return (2 * source + target) % 4
 
-    inputs = torch.cat([_part(me, peer, 3 * rows(me, peer)).reshape(-1, 3) for peer in range(n)]).to(context.device)
+    def block(source: int, target: int) -> torch.Tensor:
+        return (_part(source, target, 3 * rows(source, target)) % 251).to(dtype).reshape(-1, 3)
+
+    dtype = DTYPES[context.dims.get("dtype", "f32")].torch
+    inputs = torch.cat([block(me, peer) for peer in range(n)]).to(context.device)
     receive = [rows(peer, me) for peer in range(n)]
-    output = torch.zeros(sum(receive), 3, device=context.device)
+    output = torch.zeros(sum(receive), 3, dtype=dtype, device=context.device)
     dist.all_to_all_single(output, inputs, receive, [rows(me, peer) for peer in range(n)])
-    _same(
-        context,
-        output,
-        torch.cat([_part(peer, me, 3 * rows(peer, me)).reshape(-1, 3) for peer in range(n)]),
-        "joined parts",
-    )
+    _same(context, output, torch.cat([block(peer, me) for peer in range(n)]), "joined parts")
 
 
 @body
@@ -149,9 +154,10 @@ def reduce_scatter_alias(context: Context) -> None:
     _same(context, mine, everyone.sum(0), "reduced in place")
 
 
-def _order(context: Context, barrier: Any) -> None:
+def _order(context: Context, barrier: Any, ranks: Sequence[int] = ()) -> None:
+    ranks = ranks or range(context.size)
     for round in range(3):
-        late = round % context.size
+        late = ranks[round % len(ranks)]
         if context.rank == late:
             time.sleep(0.05)
             context.store.set(f"came/{round}", b"1")
@@ -173,6 +179,18 @@ def barrier_order(context: Context) -> None:
 def barrier_async(context: Context) -> None:
     """The same with the handle."""
     _order(context, lambda: dist.barrier(async_op=True).wait())
+
+
+@body
+def barrier_in_group(context: Context) -> None:
+    """The same in a group of all ranks but the first."""
+    ranks = range(1, context.size)
+    seconds = timedelta(seconds=context.op_timeout_s)
+    group = dist.new_group(list(ranks), backend=context.backend, timeout=seconds)
+    if context.rank == 0:
+        context.note(bystander=True)
+    else:
+        _order(context, lambda: dist.barrier(group=group), ranks)
 
 
 def _monitored(context: Context, **arguments: Any) -> Any:

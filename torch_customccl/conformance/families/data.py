@@ -44,6 +44,7 @@ def data_case(op: Op, size: int, tier: Tier, clause: str = "", **dims: Any) -> C
         str(shown.get("root", "")),
         str(shown.get("payload", "")),
         str(shown.get("bystanders", "")),
+        str(shown.get("strided", "")),
     ]
     name = "/".join([op.name, f"ws{size}", str(shown["dtype"]), *(part for part in parts if part)])
     return Case(f"coll/{name}", "data", clause or _clause(op, shown), "data", size, {"op": op.name, **shown}, tier)
@@ -118,10 +119,22 @@ def _layout_cases() -> Iterator[Case]:
                         )
 
 
+def _mixed_layout_cases() -> Iterator[Case]:
+    """Only the inputs, or only the outputs, are not contiguous.
+
+    Not where a root alone has those, which would refuse alone, nor where a send and a receive would refuse one by one.
+    """
+    for op in OPS.values():
+        for strided in () if op.in_place or op.name in P2P_OPS else ("only_inputs", "only_outputs"):
+            for layout in ("stride2", "transposed"):
+                if (op.name, strided) not in (("gather", "only_outputs"), ("scatter", "only_inputs")):
+                    yield data_case(op, 2, Tier.STANDARD, layout=layout, numel=120, strided=strided)
+
+
 def _size_cases() -> Iterator[Case]:
     for op in OPS.values():
         for numel in (*SIZES, *BIG_SIZES):
-            for size in (2, 3, 4) if numel < 60000 else (2,):
+            for size in (2, 3, 4) if numel < 60000 else (2, 3) if numel == SIZES[-1] else (2,):
                 smoke = size == 2 and numel in (1, 4097)
                 if fits(op, size, {}):
                     tier = Tier.SMOKE if smoke else Tier.FULL if numel > 1 << 20 else Tier.STANDARD
@@ -179,6 +192,7 @@ def generate() -> Iterator[Case]:
         _dtype_cases,
         _reduce_cases,
         _layout_cases,
+        _mixed_layout_cases,
         _size_cases,
         _root_cases,
         _bystander_cases,

@@ -121,6 +121,14 @@ _LOCAL = {
     "sparse": "broadcast",
 }
 _SHARED = ("shared_output", "shared_gather_output")
+_ALONE = (
+    "short_list",
+    "output_too_small",
+    "input_not_divisible",
+    "short_inputs",
+    "splits_sum",
+    "root_too_big",
+)
 _CROSS = (
     ("all_reduce", "size"),
     ("all_reduce", "size_large"),
@@ -157,6 +165,17 @@ def generate() -> Iterator[Case]:
                 {"op": op, "kind": kind},
                 Tier.SMOKE if size == 2 else Tier.STANDARD,
             )
+    for kind in _ALONE:
+        yield Case(
+            f"misuse/{_LOCAL[kind]}/{kind}/alone/ws2",
+            "misuse",
+            "MI-01",
+            "refused_alone",
+            2,
+            {"op": _LOCAL[kind], "kind": kind},
+            isolation="fresh",
+            setup={"cost_s": 0.5},
+        )
     for op, kind in _CROSS:
         for size in (2, 3, 5) if op == "all_reduce" else (2,):
             yield Case(
@@ -188,6 +207,18 @@ def refused_here(context: Context) -> None:
     context.require_support("all_reduce" if context.op != "send_recv" else "send_recv")
     _, call, words = _local(context)[context.dims["kind"]]
     context.refused(call, context.dims["kind"].replace("_", " "), words, limit_s=context.op_timeout_s / 2)
+
+
+@body
+def refused_alone(context: Context) -> None:
+    """Only the last rank calls, wrongly, while the others are held: it must be told without their coming."""
+    context.require_support("all_reduce")
+    if context.rank == context.size - 1:
+        _, call, words = _local(context)[context.dims["kind"]]
+        context.refused(call, context.dims["kind"].replace("_", " "), words, limit_s=context.op_timeout_s / 4)
+    else:
+        context.note(bystander=True)
+    context.meet("told")
 
 
 def _mismatched(context: Context) -> Callable[[], Any]:

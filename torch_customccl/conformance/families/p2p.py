@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -18,9 +20,12 @@ def generate() -> Iterator[Case]:
     """One case per property."""
     rows = (
         ("order", "PP-01", (2, 3, 5)),
+        ("buffer_reused", "PP-01", (2,)),
         ("tags_crossed", "PP-02", (2,)),
+        ("tags_alike", "PP-02", (2,)),
         ("any_source", "PP-03", (2, 3, 5, 8)),
         ("any_source_tag", "PP-03", (3, 5)),
+        ("any_source_in_group", "PP-03", (3,)),
         ("polled_recv", "PP-04", (2,)),
         ("both_ways", "PP-01", (2,)),
         ("batch_orders", "PP-05", (2, 3, 5, 8)),
@@ -73,6 +78,45 @@ def order(context: Context) -> None:
             _same(context, got, index, f"message {index}")
 
 
+def held_until(context: Context, key: str) -> None:
+    """Wait until a rank has set the key; not for ever, since it may need this rank to get there."""
+    with suppress(RuntimeError):
+        context.store.wait([key], timedelta(seconds=0.5))
+
+
+@body
+def buffer_reused(context: Context) -> None:
+    """The sender overwrites its tensor once send or wait has come back; the receiver comes after that."""
+    for index, numel in enumerate((12, 12, 20_000, 20_000)):
+        if context.rank == 0:
+            value = _message(context, index, numel)
+            work: Any = dist.isend(value, 1) if index % 2 else dist.send(value, 1)
+            if work is not None:
+                work.wait()
+            value.zero_()
+            context.store.set(f"overwritten/{index}", b"1")
+        else:
+            held_until(context, f"overwritten/{index}")
+            got = _blank(context, numel)
+            dist.recv(got, 0)
+            _same(context, got, index, f"message {index}, whose sender has used its tensor again")
+
+
+@body
+def tags_alike(context: Context) -> None:
+    """Tags with the same low bits are different tags; received in the opposite order."""
+    tags = [1, 17, 257, 65_537]
+    if context.rank == 0:
+        works: list[Any] = [dist.isend(_message(context, tag), 1, tag=tag) for tag in tags]
+        for work in works:
+            work.wait()
+    else:
+        for tag in tags[::-1]:
+            got = _blank(context)
+            dist.recv(got, 0, tag=tag)
+            _same(context, got, tag, f"tag {tag}")
+
+
 @body
 def tags_crossed(context: Context) -> None:
     """Sent with tags 1, 2, 3; received as 3, 1, 2."""
@@ -102,6 +146,22 @@ def any_source(context: Context) -> None:
     context.expect(
         sorted(seen) == list(range(1, context.size)), f"messages came from ranks {seen}", Verdict.WRONG_RESULT
     )
+
+
+@body
+def any_source_in_group(context: Context) -> None:
+    """In the group of all ranks but the first, a receive from any source tells the sender's rank in the world."""
+    ranks = list(range(1, context.size))
+    group = dist.new_group(ranks, backend=context.backend, timeout=timedelta(seconds=context.op_timeout_s))
+    if context.rank == 0:
+        context.note(bystander=True)
+    elif context.rank > 1:
+        dist.send(_message(context, context.rank), 1, group=group)
+    else:
+        for _ in ranks[1:]:
+            got = _blank(context)
+            sender = dist.recv(got, group=group)
+            _same(context, got, sender, f"message said to be from rank {sender}")
 
 
 @body

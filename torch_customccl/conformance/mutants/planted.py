@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
-
 from ..model import Verdict
+from .mutant import Mutant
+from .subtle import SUBTLE
 from .wrong_data import (
     DropsLastChunk,
     GlobalRoot,
@@ -36,21 +34,6 @@ from .wrong_places import (
     LeaksShm,
     WritesPastEnd,
 )
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """A backend with a planted bug, the cases that look for it, and what they must say."""
-
-    name: str
-    group: Callable[..., Any]
-    verdict: Verdict
-    cases: tuple[str, ...]
-    bug: str
-    slow: bool = False
-    deadline_s: float = 10.0
-    """Short where the wanted verdict is a hang."""
-
 
 PLANTED: tuple[Mutant, ...] = (
     Mutant(
@@ -205,4 +188,7 @@ PLANTED: tuple[Mutant, ...] = (
         ("misuse/all_gather/short_list/ws2",),
         "refuses a wrong call without saying what is wrong",
     ),
+    *SUBTLE,
 )
+
+__all__ = ["PLANTED", "Mutant"]

@@ -23,14 +23,19 @@ def combine(flats: Sequence[torch.Tensor], op: Any) -> torch.Tensor:
     dtype = flats[0].dtype
     if dtype == torch.bool:
         return _logical(flats, kind)
-    total = _widened(flats[0])
+    total = _ordered(_widened(flats[0]), kind, dtype)
     for flat in flats[1:]:
-        total = _pair(total, _widened(flat), kind)
+        total = _pair(total, _ordered(_widened(flat), kind, dtype), kind)
     if kind == _RED.AVG:
         total = total / len(flats)
     if kind == _RED.PREMUL_SUM:
         total = total * _factor(op)
-    return total.to(dtype)
+    return _ordered(total, kind, dtype).to(dtype)
+
+
+def _ordered(flat: torch.Tensor, kind: Any, dtype: torch.dtype) -> torch.Tensor:
+    """64 unsigned bits as a signed number of the same order, and back."""
+    return flat ^ torch.iinfo(torch.int64).min if dtype == torch.uint64 and kind in (_RED.MIN, _RED.MAX) else flat
 
 
 def _widened(flat: torch.Tensor) -> torch.Tensor:

@@ -22,6 +22,15 @@ class IgnoresStride(ReferenceGroup):
         torch.as_strided(target, (flat.numel(),), (1,)).copy_(flat)
 
 
+class IgnoresOutputStride(ReferenceGroup):
+    """all_gather writes as if its outputs were contiguous, when its input is."""
+
+    def allgather(self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any = None) -> Any:
+        if inputs[0].is_contiguous():
+            outputs = [[torch.as_strided(each, (each.numel(),), (1,)) for each in outputs[0]]]
+        return super().allgather(outputs, inputs, opts)
+
+
 class IgnoresOffset(ReferenceGroup):
     """Starts at the beginning of the storage, not of the view."""
 

@@ -46,6 +46,19 @@ class ChangesBystander(ReferenceGroup):
         return self.allreduce_coalesced(tensors, opts, "reduce")
 
 
+class ChangesBeyondBystander(ReferenceGroup):
+    """reduce clears 64 bytes after the tensor of a rank that is not the root."""
+
+    def reduce(self, tensors: list[torch.Tensor], opts: Any) -> ReferenceWork:
+        work = super().reduce(tensors, opts)
+        if self.rank() != opts.rootRank:
+            work.wait()
+            raw = torch.empty(0, dtype=torch.uint8).set_(tensors[0].untyped_storage())
+            end = (tensors[0].storage_offset() + tensors[0].numel()) * tensors[0].element_size()
+            raw[end : end + 64] = 0
+        return work
+
+
 class LeaksShm(ReferenceGroup):
     """Leaves a shared memory segment behind for each group."""
 
