@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,30 @@ def test_signals_end_a_run_whose_ranks_hang_and_leave_its_report(
     assert "interrupted" in result["suite"]["unofficial_because"]
     assert len(folders) == 1 and not folders[0].exists()
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_a_signal_to_the_whole_process_group_leaves_the_report(tmp_path: Path) -> None:
+    """As of a terminal, or of timeout(1): it ends the process that starts the ranks as well."""
+    out, scratch = tmp_path / "out", tmp_path / "scratch"
+    scratch.mkdir()
+    command = [sys.executable, "-m", "torch_customccl.conformance", "--backend", "gloo", "--lanes", "1"]
+    made = subprocess.Popen(
+        [*command, "--out", str(out)],
+        env={**os.environ, "TMPDIR": str(scratch)},
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    while not list(scratch.glob("conformance-*/*")):
+        assert made.poll() is None
+        time.sleep(0.05)
+    os.killpg(made.pid, signal.SIGTERM)
+    told, _ = made.communicate()
+    assert made.returncode == cli.INTERRUPTED, told
+    assert "Traceback" not in told
+    assert "interrupted" in json.loads((out / "result.json").read_text())["suite"]["unofficial_because"]
+    assert not list(scratch.glob("conformance-*"))
 
 
 def test_a_module_that_cannot_be_imported_is_named_with_its_error(

@@ -104,6 +104,11 @@ class Runner:
                 self._run_portion(queue.get_nowait())
             except (Empty, _StoppedError):
                 return
+            except (EOFError, OSError):
+                # The fork server is gone. A signal to the process group ends it, too, and may come here a moment later.
+                if not self._stop.wait(STOP_LOOK_S):
+                    raise
+                return
 
     def _run_portion(self, portion: Portion) -> None:
         workers: WorkerSet | None = None
