@@ -31,7 +31,8 @@ struct SharedBytes {
 // A tensor given to be filled has memory for each of its elements. Those on other devices are torch's to copy to.
 void check_target(const at::Tensor& target) {
   TORCH_CHECK_VALUE(target.layout() == c10::kStrided && !target.is_meta(), "customccl: a tensor of layout ",
-                    target.layout(), " on ", target.device(), " was given to be filled; that takes a dense one with memory");
+                    target.layout(), " on ", target.device(),
+                    " was given to be filled; that takes a dense one with memory");
   if (target.is_cpu()) check_memory(target);
   TORCH_CHECK_VALUE(!overlaps_itself(target),
                     "customccl: a tensor of which several elements are the same memory (sizes ", target.sizes(),

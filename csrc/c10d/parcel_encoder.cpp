@@ -259,7 +259,8 @@ bool plain_tensor(PyObject* object) {
   if (!THPVariable_CheckExact(object)) return false;
   const at::Tensor& tensor = THPVariable_Unpack(object);
   const auto scalar = static_cast<std::size_t>(tensor.scalar_type());
-  return tensor.layout() == c10::kStrided && !tensor.is_nested() && scalar < kDTypeOfScalar.size() && kDTypeOfScalar[scalar] >= 0;
+  return tensor.layout() == c10::kStrided && !tensor.is_nested() && scalar < kDTypeOfScalar.size() &&
+         kDTypeOfScalar[scalar] >= 0;
 }
 
 void Encoder::value(PyObject* object) {

@@ -13,9 +13,9 @@ namespace customccl::torch_shim {
 
 // A Python value ready to be sent: runs of bytes, and what keeps them alive. Made and destroyed with the GIL.
 struct Parcel {
-  std::vector<std::byte> head;  // preface, header and pad
-  std::vector<View> views;      // the head and what follows; valid while the Parcel stays where it is
-  std::uint64_t bytes = 0;      // of all views
+  std::vector<std::byte> head;         // preface, header and pad
+  std::vector<View> views;             // the head and what follows; valid while the Parcel stays where it is
+  std::uint64_t bytes = 0;             // of all views
   std::vector<c10::Storage> storages;  // of tensors
   std::vector<pybind11::object> objects;
   std::vector<std::unique_ptr<pybind11::buffer_info>> buffers;

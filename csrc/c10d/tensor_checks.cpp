@@ -13,7 +13,8 @@ namespace customccl::torch_shim {
 [[gnu::cold, gnu::noinline]] void check_memory(const at::Tensor& tensor) {
   const void* data = tensor.const_data_ptr();  // torch may know why there is none
   TORCH_CHECK_VALUE(data != nullptr || tensor.numel() == 0, "customccl got a tensor of ", tensor.numel(),
-                    " elements (sizes ", tensor.sizes(), ") without memory: a fake one, or one whose storage was freed");
+                    " elements (sizes ", tensor.sizes(),
+                    ") without memory: a fake one, or one whose storage was freed");
 }
 
 // torch tells what is plain; else, where every stride steps over all that the smaller ones reach, none
