@@ -11,10 +11,11 @@
 namespace customccl::torch_shim {
 
 [[gnu::cold, gnu::noinline]] void check_memory(const at::Tensor& tensor) {
-  const void* data = tensor.const_data_ptr();  // torch may know why there is none
-  TORCH_CHECK_VALUE(data != nullptr || tensor.numel() == 0, "customccl got a tensor of ", tensor.numel(),
-                    " elements (sizes ", tensor.sizes(),
-                    ") without memory: a fake one, or one whose storage was freed");
+  [[maybe_unused]] const void* data = tensor.const_data_ptr();  // torch may know why there is none
+  // Not `data`: behind nothing, too, a view begins somewhere.
+  const bool there = tensor.has_storage() && tensor.storage().data() != nullptr;
+  TORCH_CHECK_VALUE(there || tensor.numel() == 0, "customccl got a tensor of ", tensor.numel(), " elements (sizes ",
+                    tensor.sizes(), ") without memory: a fake one, or one whose storage was freed");
 }
 
 // torch tells what is plain; else, where every stride steps over all that the smaller ones reach, none

@@ -170,11 +170,15 @@ def test_an_interrupt_ends_a_wait_and_the_coordinator():
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
     launch = fresh_launch()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has jobs in the background ignore it
     other = threading.Thread(target=interrupt, daemon=True)
     other.start()
-    coordinator = Coordinator(info(0, 2, launch), timeout=LIMIT)
-    with pytest.raises(KeyboardInterrupt):
-        coordinator.barrier(timeout=timedelta(hours=1))
+    try:
+        coordinator = Coordinator(info(0, 2, launch), timeout=LIMIT)
+        with pytest.raises(KeyboardInterrupt):
+            coordinator.barrier(timeout=timedelta(hours=1))
+    finally:
+        signal.signal(signal.SIGINT, before)
     with pytest.raises(RuntimeError, match="refused: this coordinator failed before: KeyboardInterrupt"):
         coordinator.barrier()
     other.join(60)

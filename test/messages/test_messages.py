@@ -172,7 +172,7 @@ def test_given_tensors_have_memory_for_each_element(alone, room, says):
 
 def test_a_tensor_without_memory_is_refused(alone):
     hidden = Request("r", torch.ones(1).numpy(), freed(3))
-    for value in (freed(3), freed(6, step=2), {"x": [freed(100_000)]}, hidden):
+    for value in (freed(3), freed(6, step=2), freed(9)[3:], {"x": [freed(100_000)]}, hidden):
         with pytest.raises(ValueError, match=r"customccl.*without memory"):
             alone.send_message(value, 0)
     alone.send_message(freed(0), 0)
