@@ -12,19 +12,17 @@ from urllib.parse import parse_qs, urlsplit
 
 import torch.distributed as dist
 
+from torch_customccl._pauses import pauses
+
 T = TypeVar("T")
 
 
 def poll(look: Callable[[], T | None], limit: timedelta) -> T | None:
-    """The first thing that look() gives; None when that is nothing until the limit has passed.
-
-    For what is awaited in a store: who waits in a TCPStore keeps its connection from other threads of the process.
-    """
-    deadline, pause = time.monotonic() + limit.total_seconds(), 0.0005
-    while (found := look()) is None and (left := deadline - time.monotonic()) > 0:
-        time.sleep(min(pause, left))
-        pause = min(2 * pause, 0.01)
-    return found
+    """The first thing that look() gives; None when that is nothing until the limit has passed."""
+    for _ in pauses(time.monotonic() + limit.total_seconds()):
+        if (found := look()) is not None:
+            return found
+    return None
 
 
 def serve_store(

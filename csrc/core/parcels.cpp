@@ -1,3 +1,5 @@
+#include <cstring>
+
 #include "base/attempt.h"
 #include "core/communicator.h"
 #include "core/message_lane.h"
@@ -19,6 +21,50 @@ Status nothing_came(Nanos limit) noexcept {
 }
 
 }  // namespace
+
+void MessageLane::deliver_parcel(Task& recv, Message&& message, const std::byte* payload, Finished& finished) {
+  if (message.header.kind == PacketHeader::Kind::kEager && message.header.bytes != message.header.total) {
+    mailbox_.post(recv);
+    return report_garbled(message.source, finished);
+  }
+  auto parcel = std::make_shared<Message>(std::move(message));
+  if (parcel->data == nullptr) {
+    parcel->data = std::make_unique_for_overwrite<std::byte[]>(parcel->header.bytes);
+    std::memcpy(parcel->data.get(), payload, parcel->header.bytes);
+  }
+  recv.set_parcel(std::move(parcel));
+  complete(recv, finished);
+}
+
+int MessageLane::probe(const Call& recv, std::uint64_t& bytes) {
+  drive();
+  const std::lock_guard lock(mutex_);
+  const Message* message = closed_ ? nullptr : mailbox_.find_message(recv);
+  if (message == nullptr) return -1;
+  bytes = message->header.total;
+  return message->source;
+}
+
+void MessageLane::give_back(Message&& message) {
+  mutex_.lock();
+  Finished finished;
+  protect(finished, [&] {
+    if (!running()) return;
+    if (Task* recv = mailbox_.take_recv(message.source, message.header.tag); recv != nullptr) {
+      match(*recv, std::move(message), nullptr, finished);
+    } else {
+      mailbox_.put_back(std::move(message));
+    }
+  });
+  leave(finished);
+}
+
+bool MessageLane::only_listens() {
+  const std::lock_guard lock(mutex_);
+  bool all = true;
+  for_each_held([&](const Task& task) { all = all && listens(task); });
+  return all;
+}
 
 Status Communicator::receive_parcel(const Call& call, Nanos limit, bool (*interrupted)(),
                                     std::shared_ptr<Message>& out) {

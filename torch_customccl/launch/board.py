@@ -8,7 +8,8 @@ from typing import cast
 
 import torch.distributed as dist
 
-from torch_customccl.launch.waiting import no_show, pauses, store_errors
+from torch_customccl._pauses import pauses
+from torch_customccl.launch.waiting import no_show, store_errors
 
 _PIECE = 4 << 20  # bytes of one value: TCPStore refuses 8 MiB
 
@@ -42,8 +43,9 @@ class Board:
         """Return when all members have read what they were given, or at `deadline` (time.monotonic())."""
         for number in range(self._unread, self._round + 1):
             try:
-                while self._broken is None and self._store.check([f"{number}/read"]) and time.monotonic() < deadline:
-                    time.sleep(0.001)  # the last reader deletes it
+                for _ in pauses(deadline):
+                    if self._broken is not None or not self._store.check([f"{number}/read"]):
+                        break  # the last reader has deleted it
             except RuntimeError:  # the store is gone
                 return
 

@@ -1,26 +1,9 @@
-"""Waiting on a store: in pauses that a signal can end, and with the store's own errors put into a sentence."""
+"""What goes wrong where ranks wait for each other in a store, put into sentences."""
 
 import contextlib
-import time
 from collections.abc import Iterator
 
 import torch.distributed as dist
-
-_FIRST_PAUSE_S, _LAST_PAUSE_S = 0.0001, 0.01
-
-
-def pauses(deadline: float) -> Iterator[None]:
-    """For `for _ in pauses(deadline): look`: looks at once, then with pauses of a sixteenth of what was waited so far.
-
-    The last look is at `deadline` (time.monotonic()). Store.wait() would not do: it takes no Ctrl-C before its time is
-    up, and writes warnings then.
-    """
-    began = time.monotonic()
-    yield
-    while (now := time.monotonic()) < deadline:
-        pause = min(max((now - began) / 16, _FIRST_PAUSE_S), _LAST_PAUSE_S)
-        time.sleep(min(pause, deadline - now))
-        yield
 
 
 @contextlib.contextmanager
