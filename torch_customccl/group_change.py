@@ -12,6 +12,8 @@ All meet at meet/DIGEST. A member goes there once every attempt in the digest se
 others, so nobody waits for what a dead attempt has left. Who has once said that it sees a digest goes there in any
 case, for a moment, before it looks again or gives up: another one may wait there for it, and looks again then as well.
 A nonce that was replaced never comes back, nor does its digest.
+Who gives up takes its nonce back before it leaves a meeting or what came of it. So whoever finds a meeting failed, and
+all nonces as they were, knows that nobody has given up.
 """
 
 from __future__ import annotations
@@ -105,8 +107,8 @@ class Change:
                 return
             self._dropped = True
             backend, self._backend = self._backend, None
-        self._given_up.give_up()
         self._withdraw()
+        self._given_up.give_up()
         if backend is not None:
             backend.shutdown()
 
@@ -161,6 +163,7 @@ class Change:
                 if not self._dropped:
                     self._met, self._backend = digest, backend
                     return
+            self._withdraw()  # drop() may not have come so far yet
             backend.shutdown()
             raise self._was_given_up()
 

@@ -114,6 +114,53 @@ def test_what_one_gives_up_the_others_do_not_commit(ranks):
     assert first == second == 3.0
 
 
+@pytest.mark.parametrize("comes", ["while the other withdraws", "after that"])
+def test_who_gives_up_in_a_meeting_is_not_waited_for(ranks, comes):
+    """Rank 0 gives up while it waits for rank 1 at the meeting, and takes some time to withdraw."""
+
+    def body(rank, size, comes):
+        with group(rank, size, "in a meeting") as made:
+            at, original, withdraw = made.own_store, group_change.meet, group_change.Change._withdraw
+
+            def wait_for(key):
+                while not at.check([key]):  # wait() would keep the store's connection from the other threads
+                    pass
+
+            def withdraws(change):
+                if comes == "while the other withdraws":
+                    time.sleep(0.1)
+                    at.set("leaves", "")
+                    time.sleep(0.1)
+                withdraw(change)
+                at.set("leaves", "")
+
+            def meets(*args, **kwargs):
+                if rank == 1:
+                    wait_for("leaves")
+                else:
+                    at.set("meets", "")
+                return original(*args, **kwargs)
+
+            group_change.meet = meets
+            if rank == 0:
+                group_change.Change._withdraw = withdraws
+            try:
+                changing = made.prepare(SWAPPED)
+                if rank == 0:
+                    wait_for("meets")
+                    time.sleep(0.1)
+                    changing.drop()
+                    changing = made.prepare(SWAPPED)
+                while not all_ready(made, changing):
+                    pass
+                made.commit()
+                return made.membership, total(made)
+            finally:
+                group_change.meet, group_change.Change._withdraw = original, withdraw
+
+    assert ranks(2).run(body, comes) == [(2, 3.0), (2, 3.0)]
+
+
 def test_members_that_prepare_and_give_up_at_random_meet_in_the_end(ranks):
     def body(rank, size):
         members = ["2", "0", "1"]
