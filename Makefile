@@ -4,6 +4,7 @@
 # TORCH=2.13.0     the torch that .venv gets
 # PYTHON=python    use an environment that already has torch instead of making .venv
 # JOBS=2           compiler processes
+# WORKERS=2        tests at a time in test-python: most of them wait (for ranks to start, for limits to pass)
 #
 # make conformance   judges customccl and gloo by the contract, and the kit by its planted bugs; keeps docs/results/conformance (about 15 minutes)
 # make matrix        writes docs/feature-matrix.md from docs/results/conformance
@@ -17,6 +18,7 @@
 TORCH ?= 2.13.0
 PYTHON ?=
 JOBS ?= $(shell nproc)
+WORKERS ?= 2
 
 # The scripts of an environment (torchrun, pytest) lie beside its python.
 # In quotes wherever it is used: the folder of the clone may have spaces in its name.
@@ -53,7 +55,7 @@ sanitize sanitize-build: set-up
 	@bash scripts/sanitize.sh "$(python)" thread $(JOBS) $(filter %-build,$@)
 
 test-python: build
-	"$(python)" -m pytest test
+	"$(python)" -m pytest test --numprocesses $(WORKERS) --dist loadfile
 
 # A million messages, a thousand groups at once, 500 members that die, fifty jobs at once, ...: about half an hour, and 4 GiB of memory.
 test-long: build

@@ -41,19 +41,22 @@ def nothing_left(rank_pool: Pool) -> Iterator[None]:
     before.check_nothing_new()
 
 
-_figures: dict[str, list[float]] = defaultdict(list)
-
-
 @pytest.fixture
-def figure() -> Callable[[str, float], None]:
+def figure(request: pytest.FixtureRequest) -> Callable[[str, float], None]:
     """`figure("what was measured, in its unit", value)`: shown at the end of the run, never judged."""
-    return lambda what, value: _figures[what].append(value)
+    return lambda what, value: request.node.user_properties.append((what, value))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    if not _figures:
+    figures: dict[str, list[float]] = defaultdict(list)
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if getattr(report, "when", None) == "teardown":
+                for what, value in report.user_properties:
+                    figures[what].append(value)
+    if not figures:
         return
     terminalreporter.section("figures")
-    for what, values in sorted(_figures.items()):
+    for what, values in sorted(figures.items()):
         low, middle, high = min(values), median(values), max(values)
         terminalreporter.line(f"{what}: median {middle:.3g}, from {low:.3g} to {high:.3g} ({len(values)} times)")
