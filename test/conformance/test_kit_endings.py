@@ -86,6 +86,25 @@ def test_a_module_that_cannot_be_imported_is_named_with_its_error(
     assert result["cases"][0]["message"].endswith("RuntimeError: cannot load libfoo.so")
 
 
+def test_what_a_rank_said_before_it_died_at_start_is_in_the_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "dying.py").write_text(
+        "import os\n"
+        "import torch.distributed as dist\n"
+        "def made(*arguments):\n"
+        "    os.write(2, b'no room for the backend\\n')\n"
+        "    os._exit(3)\n"
+        "dist.Backend.register_backend('dying', made, devices=['cpu'])\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    words = ["--backend", "dying", "--import", "dying", "--case", CASE, "--out", str(tmp_path / "out")]
+    assert cli.main(words) == 1
+    (case,) = json.loads((tmp_path / "out/result.json").read_text())["cases"]
+    assert case["verdict"] == "crash" and "exited with code 3" in case["message"]
+    assert all("no room for the backend" in rank["traceback"] for rank in case["ranks"] if rank["outcome"] == "died")
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

@@ -152,7 +152,13 @@ class WorkerSet:
         name = signal.Signals(-code).name if code is not None and code < 0 else ""
         what = f"killed by {name}" if name else "ended" if code is None else f"exited with code {code}"
         return RankOutcome(
-            rank, "died", exit_code=code, signal=name, message=f"rank process {what}", stack=self._stack_file(rank)
+            rank,
+            "died",
+            message=f"rank process {what}",
+            traceback=self._log(rank),
+            stack=self._stack_file(rank),
+            exit_code=code,
+            signal=name,
         )
 
     def _stacks(self, ranks: list[int]) -> dict[int, str]:
@@ -171,7 +177,7 @@ class WorkerSet:
         path = Path(self.spec.directory) / f"rank{rank}.stacks"
         return path.read_text(errors="replace")[-6000:] if path.exists() else ""
 
-    def log(self, rank: int) -> str:
+    def _log(self, rank: int) -> str:
         """The end of what a rank printed."""
         path = Path(self.spec.directory) / f"rank{rank}.log"
         return path.read_text(errors="replace")[-2000:] if path.exists() else ""

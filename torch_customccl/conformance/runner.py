@@ -182,9 +182,6 @@ class Runner:
     def _try(self, case: Case, workers: WorkerSet) -> CaseResult:
         started = time.monotonic()
         outcomes = workers.run(case, self._deadline(case))
-        for outcome in outcomes:
-            if outcome.outcome == "died":
-                outcome.traceback = workers.log(outcome.rank)
         usable: bool | None = None
         if workers.alive and any(outcome.outcome in ("raised", "check") for outcome in outcomes):
             usable = workers.usable(case, self._deadline(case))
