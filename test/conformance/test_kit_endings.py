@@ -110,9 +110,10 @@ def test_what_a_rank_said_before_it_died_at_start_is_in_the_report(
     [
         (["--backend", "nosuch", "--import", "json"], "importing json registers no backend named 'nosuch'"),
         (["--backend", "gloo", "--pg-options", "os:nosuch"], "'os:nosuch': there is no such function"),
+        (["--backend", "gloo", "--pg-options", "os:getpgid"], "'os:getpgid' raised TypeError: "),
     ],
 )
-def test_a_name_that_is_not_there_is_the_callers_mistake(
+def test_what_the_caller_names_must_be_there_and_work(
     words: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main([*words, "--case", CASE, "--out", str(tmp_path)]) == cli.USAGE

@@ -18,7 +18,7 @@ from .judge import judge
 from .model import RED, Case, CaseResult, Verdict
 from .plan import Portion
 from .pool import Pool, StartFailedError, WorkerSet
-from .worker import BadNameError
+from .worker import CallersMistakeError
 
 STOP_LOOK_S = 0.2
 HANGS_PER_KEY = 3
@@ -150,12 +150,12 @@ class Runner:
             return None
 
     def _start_set(self, case: Case) -> WorkerSet:
-        """A new set; a group that cannot be made is tried once more. A misspelt name ends the run."""
+        """A new set; a group that cannot be made is tried once more. A mistake of the caller's ends the run."""
         try:
             return self._start_once(case)
         except StartFailedError as error:
             for outcome in error.outcomes:
-                if outcome.exc_type == BadNameError.__name__:
+                if outcome.exc_type == CallersMistakeError.__name__:
                     raise ValueError(outcome.message) from None
             return self._start_once(case)
 

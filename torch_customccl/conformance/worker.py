@@ -45,8 +45,8 @@ class WorkerSpec:
     pg_options: str = ""
 
 
-class BadNameError(Exception):
-    """The caller of the kit named what is not there: no fault of the backend."""
+class CallersMistakeError(Exception):
+    """The caller of the kit named what is not there, or does not work: no fault of the backend."""
 
 
 def serve(pipe: Connection, spec: WorkerSpec, rank: int) -> None:
@@ -86,9 +86,7 @@ def make_store(spec: WorkerSpec) -> dist.Store:
 
 def init_group(spec: WorkerSpec, rank: int, suffix: str = "") -> None:
     """Make the default group of the tested backend."""
-    options = None
-    if spec.pg_options:
-        options = _options_function(spec)()
+    options = _options(spec)
     store = make_store(spec)
     dist.init_process_group(
         backend=spec.backend,
@@ -98,6 +96,15 @@ def init_group(spec: WorkerSpec, rank: int, suffix: str = "") -> None:
         timeout=timedelta(seconds=spec.op_timeout_s),
         pg_options=options,
     )
+
+
+def _options(spec: WorkerSpec) -> Any:
+    if not spec.pg_options:
+        return None
+    try:
+        return _options_function(spec)()
+    except Exception as error:
+        raise CallersMistakeError(f"--pg-options {spec.pg_options!r} raised {type(error).__name__}: {error}") from error
 
 
 def _options_function(spec: WorkerSpec) -> Any:
@@ -111,9 +118,9 @@ def _check_names(spec: WorkerSpec) -> None:
         name = part.rpartition(":")[2]
         if name.lower() not in dist.Backend.backend_list:
             modules = f"importing {', '.join(spec.imports)}" if spec.imports else "torch"
-            raise BadNameError(f"{modules} registers no backend named {name!r}")
+            raise CallersMistakeError(f"{modules} registers no backend named {name!r}")
     if spec.pg_options and not callable(_options_function(spec)):
-        raise BadNameError(f"--pg-options {spec.pg_options!r}: there is no such function")
+        raise CallersMistakeError(f"--pg-options {spec.pg_options!r}: there is no such function")
 
 
 def _prepare(spec: WorkerSpec, rank: int) -> None:
@@ -147,7 +154,7 @@ def _raised(rank: int, error: BaseException) -> RankOutcome:
         rank,
         "raised",
         exc_type=type(error).__name__,
-        message=(str(error) if isinstance(error, BadNameError) else f"{type(error).__name__}: {error}")[:2000],
+        message=(str(error) if isinstance(error, CallersMistakeError) else f"{type(error).__name__}: {error}")[:2000],
         traceback="".join(traceback.format_exception(error))[-4000:],
     )
 
