@@ -88,9 +88,11 @@ TEST_P(Collectives, AreRightForEveryOpAndSizeAroundTheTurningPoints) {
 TEST_P(Collectives, AreRightWhereOnlySomeRanksHaveEqualCountsPerPeer) {
   with_group([](Communicator& group, const Rank& rank) {
     const auto last = static_cast<std::size_t>(rank.size() * rank.size() - 1);
+    std::size_t number = 4;  // the largest is chosen
     for (const std::size_t count : {3, 700, 30'000, 49'152, 200'000}) {
       Trial trial = even_trial(Op::kAllToAll, rank.size(), DType::kFloat32, count);
       for (std::size_t turn = 0; turn < 4; ++turn) {
+        if (!chosen(number++)) continue;
         trial.counts[last] = count + turn;  // of the last rank for itself
         trial.seed = turn;
         expect_right(group, trial, rank.number());

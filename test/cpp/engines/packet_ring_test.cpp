@@ -219,7 +219,7 @@ TEST_P(PacketRings, KeepsOrderAndContentsForRandomSizesAndFillings) {
   Dice order(1), sizes_sent(2), sizes_taken(2);
   std::uint64_t sent = 0, taken = 0;
   std::size_t next = some_size(sizes_sent, capacity), expected = some_size(sizes_taken, capacity);
-  for (int step = 0; step < 60'000; ++step) {
+  for (int step = rounds(60'000); step > 0; --step) {
     if (order.one_in(2)) {
       if (!send(writer, sent, next)) continue;
       ++sent;
