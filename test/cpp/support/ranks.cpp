@@ -19,7 +19,9 @@ namespace customccl::test {
 
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_THREAD__)
+constexpr int kSlowness = 16;
+#elif defined(__SANITIZE_ADDRESS__)
 constexpr int kSlowness = 8;
 #else
 constexpr int kSlowness = 1;
