@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import torch
 import torch.distributed as dist
 from harness import worker
 from harness.settings import GROUP_TIMEOUT_S
@@ -11,6 +12,7 @@ from harness.settings import GROUP_TIMEOUT_S
 from torch_customccl import Group, create_group
 
 LIMIT = timedelta(seconds=GROUP_TIMEOUT_S)
+SWAPPED = ["1", "0"]  # the members of a group of two, in the other order
 
 
 def store() -> dist.Store:
@@ -22,3 +24,10 @@ def store() -> dist.Store:
 
 def group(rank: int, size: int, name: str, **options: object) -> Group:
     return create_group(store(), rank, size, name, timeout=LIMIT, **options)
+
+
+def total(made: Group) -> float:
+    """1 + 2 + ... over all ranks, which all must be there for it."""
+    x = torch.tensor([float(made.rank() + 1)])
+    made.all_reduce(x)
+    return float(x.item())

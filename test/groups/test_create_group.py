@@ -15,15 +15,9 @@ import torch
 import torch.distributed as dist
 from harness.rank import error_of
 from harness.settings import rounds
-from shared import LIMIT, group, store
+from shared import LIMIT, group, store, total
 
-from torch_customccl import Group, create_group, join_group
-
-
-def total(made: Group) -> float:
-    value = torch.tensor([float(made.rank() + 1)])
-    made.all_reduce(value)
-    return value.item()
+from torch_customccl import create_group, join_group
 
 
 def test_a_group_needs_no_world(ranks):

@@ -1,4 +1,4 @@
-"""Memberships that are prepared again, given up, interrupted or awaited in vain: the group can always try anew."""
+"""Memberships that are prepared again, interrupted or awaited in vain: the group can always try anew."""
 
 from __future__ import annotations
 
@@ -10,23 +10,9 @@ import pytest
 import torch
 import torch.distributed as dist
 from harness.rank import error_of, tell_parent
-from shared import LIMIT, group, store
+from shared import LIMIT, SWAPPED, group, store, total
 
 from torch_customccl import create_group, group_change, join_group, serve_store
-
-SWAPPED = ["1", "0"]
-
-
-def total(made):
-    x = torch.tensor([float(made.rank() + 1)])
-    made.all_reduce(x)
-    return x.item()
-
-
-def all_ready(made, changing):
-    x = torch.tensor([int(changing.ready())])
-    made.all_reduce(x, dist.ReduceOp.MIN)
-    return bool(x.item())
 
 
 def limit_of(made):
@@ -69,116 +55,6 @@ def test_the_same_list_again_goes_on_with_what_is_prepared(ranks):
             return made.membership, made.rank(), total(made)
 
     assert ranks(2).run(body) == [(2, 1, 3.0), (2, 0, 3.0)]
-
-
-@pytest.mark.parametrize("between", [None, ["0"]])
-def test_who_gives_a_list_up_can_come_again(ranks, between):
-    """Also to those who have met it before and have prepared only once."""
-
-    def body(rank, size, between):
-        with group(rank, size, "come again") as made:
-            changing = made.prepare(SWAPPED)
-            changing.wait()
-            made.barrier()
-            if rank == 0:
-                changing.drop()
-                if between:
-                    made.prepare(between)
-                changing = made.prepare(SWAPPED)
-            made.barrier()
-            while not all_ready(made, changing):
-                pass
-            made.commit()
-            return made.membership, made.rank(), total(made)
-
-    assert ranks(2).run(body, between) == [(2, 1, 3.0), (2, 0, 3.0)]
-
-
-def test_what_one_gives_up_the_others_do_not_commit(ranks):
-    def body(rank, size):
-        with group(rank, size, "given up") as made:
-            changing = made.prepare(SWAPPED, timeout=LIMIT / 10)
-            changing.wait()
-            made.barrier()
-            if rank == 0:
-                changing.drop()
-            made.barrier()
-            raised = error_of(made.commit)
-            assert total(made) == 3.0 and made.membership == 1
-            made.prepare(SWAPPED)
-            made.commit()
-            return raised, total(made)
-
-    (own, first), (others, second) = ranks(2).run(body)
-    assert "was given up by drop()" in own.text and "0 did not come within" in others.text
-    assert first == second == 3.0
-
-
-@pytest.mark.parametrize("comes", ["while the other withdraws", "after that"])
-def test_who_gives_up_in_a_meeting_is_not_waited_for(ranks, comes):
-    """Rank 0 gives up while it waits for rank 1 at the meeting, and takes some time to withdraw."""
-
-    def body(rank, size, comes):
-        with group(rank, size, "in a meeting") as made:
-            at, original, withdraw = made.own_store, group_change.meet, group_change.Change._withdraw
-
-            def wait_for(key):
-                while not at.check([key]):  # wait() would keep the store's connection from the other threads
-                    pass
-
-            def withdraws(change):
-                if comes == "while the other withdraws":
-                    time.sleep(0.1)
-                    at.set("leaves", "")
-                    time.sleep(0.1)
-                withdraw(change)
-                at.set("leaves", "")
-
-            def meets(*args, **kwargs):
-                if rank == 1:
-                    wait_for("leaves")
-                else:
-                    at.set("meets", "")
-                return original(*args, **kwargs)
-
-            group_change.meet = meets
-            if rank == 0:
-                group_change.Change._withdraw = withdraws
-            try:
-                changing = made.prepare(SWAPPED)
-                if rank == 0:
-                    wait_for("meets")
-                    time.sleep(0.1)
-                    changing.drop()
-                    changing = made.prepare(SWAPPED)
-                while not all_ready(made, changing):
-                    pass
-                made.commit()
-                return made.membership, total(made)
-            finally:
-                group_change.meet, group_change.Change._withdraw = original, withdraw
-
-    assert ranks(2).run(body, comes) == [(2, 3.0), (2, 3.0)]
-
-
-def test_members_that_prepare_and_give_up_at_random_meet_in_the_end(ranks):
-    def body(rank, size):
-        members = ["2", "0", "1"]
-        with group(rank, size, "at random") as made:
-            for step in range(30):
-                for again in range((step * (rank + 1)) % 4):
-                    changing = made.prepare(members)
-                    if (step + again + rank) % 3:
-                        time.sleep(0.0003 * ((7 * step + 3 * again + rank) % 11))
-                    changing.drop()
-                changing = made.prepare(members)
-                while not all_ready(made, changing):
-                    pass
-                made.commit()
-                assert total(made) == 6.0
-            return made.membership
-
-    assert ranks(3).run(body) == [31, 31, 31]
 
 
 @pytest.mark.usefixtures("nothing_left")
@@ -244,25 +120,6 @@ def test_two_processes_of_one_name(ranks):
 
     raised = ranks(2).run(body)[1]
     assert raised.is_a("DistBackendError") and "another process has come as 'guest'" in raised.text
-
-
-def test_what_was_given_up_is_not_committed():
-    with create_group(dist.HashStore(), 0, 1, "dropped", timeout=LIMIT) as made:
-        for members in (["0"], ["0", "1"], ["1"]):
-            changing = made.prepare(members)
-            if members == ["0"]:
-                changing.wait()
-            changing.drop()
-            with pytest.raises(RuntimeError, match="membership 2 of group 'dropped' was given up"):
-                made.commit()
-            assert not made.closed and made.membership == 1
-        changing = made.prepare(["0"])
-        made.commit()
-        changing.drop()  # it is the group's now
-        made.barrier()
-        made.prepare(["1"])
-        made.commit()
-        assert made.closed
 
 
 def test_after_an_interrupt_commit_can_be_called_again(ranks):
