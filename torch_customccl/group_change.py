@@ -107,10 +107,12 @@ class Change:
                 return
             self._dropped = True
             backend, self._backend = self._backend, None
-        self._withdraw()
-        self._given_up.give_up()
-        if backend is not None:
-            backend.shutdown()
+        try:
+            self._withdraw()
+        finally:  # a Ctrl-C meanwhile leaves neither a meeting nor a backend behind
+            self._given_up.give_up()
+            if backend is not None:
+                backend.shutdown()
 
     def goes_on(self, members: Sequence[str], timeout: timedelta) -> bool:
         """Whether it is an attempt to meet `members` that has not ended; it has this limit from now on."""
