@@ -3,8 +3,8 @@
 lint.py          check
 lint.py --fix    reformat C++ and Python instead (clang-format, ruff)
 
-clang-tidy takes a second a file (fifteen where torch's headers are read), so a file that passed is not read again
-until it, a header of ours or .clang-tidy changes.
+clang-tidy takes up to a minute for a room of csrc (torch's headers), so one that passed is not read again until a file
+in it, a header of ours or .clang-tidy changes.
 
 mypy and clang-tidy judge our code against torch's stubs and headers, which differ from version to version: they run
 where the torch of `make test` without TORCH= is installed. With another torch they say so and are left out.
@@ -15,12 +15,14 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import sysconfig
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
@@ -54,50 +56,72 @@ def report(what: str, ok: bool, began: float, output: str = "") -> None:
 
 def clang_tidy() -> bool:
     began = time.monotonic()
-    commands = compile_commands()
-    headers = [path for path in cpp_files() if path.suffix == ".h"]
-    shared = digest([*headers, *ROOT.rglob("csrc/**/.clang-tidy"), ROOT / ".clang-tidy"])
-    PASSED.mkdir(parents=True, exist_ok=True)
-    (PASSED / "compile_commands.json").write_text(json.dumps(commands))
+    shared = digest([*(path for path in cpp_files() if path.suffix == ".h"), *ROOT.glob(".clang-tidy")])
+    units = [unit for unit in map(Unit.of_room, rooms()) if not unit.passed(shared)]
+    database = [unit.command() for unit in units]
+    (PASSED / "compile_commands.json").write_text(json.dumps(database))
 
-    def check(command: dict[str, str]) -> str:
-        source = Path(command["file"])
-        stamp = PASSED / str(source.relative_to(ROOT)).replace("/", "-")
-        key = digest([source, *included(source)], shared + command["command"])
-        if stamp.exists() and stamp.read_text() == key:
-            return ""
-        tidy = [SCRIPTS / "clang-tidy", "--quiet", "-p", PASSED, source]
+    def check(unit: Unit) -> str:
+        tidy = [SCRIPTS / "clang-tidy", "--quiet", "-p", PASSED, unit.path]
         done = subprocess.run(tidy, capture_output=True, text=True)
         if done.returncode == 0:
-            stamp.write_text(key)
+            unit.keep_passed(shared)
             return ""
         return done.stdout or done.stderr
 
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        findings = list(pool.map(check, commands))
-    report(f"clang-tidy of {len(commands)} files", not any(findings), began, unique("".join(findings)))
+        findings = list(pool.map(check, units))
+    report(f"clang-tidy of the {len(units)} rooms that changed", not any(findings), began, unique("".join(findings)))
     return not any(findings)
 
 
-def compile_commands() -> list[dict[str, str]]:
-    """Our own sources, with only the flags that clang needs to read them; what takes longest comes first."""
-    commands = []
+def rooms() -> list[Path]:
+    """What takes longest comes first."""
+    folders = [path for path in (ROOT / "csrc").iterdir() if any(path.rglob("*.cpp"))]
+    return sorted(folders, key=lambda path: (path.name != "c10d", path.name != "kernels", path.name))
+
+
+@dataclass
+class Unit:
+    """The sources of a room, read as one file: headers take most of the time."""
+
+    path: Path
+    sources: list[Path]
+    flags: list[str]
+
+    @classmethod
+    def of_room(cls, room: Path) -> "Unit":
+        unit = cls(PASSED / room.name / "unit.cpp", sorted(room.rglob("*.cpp")), flags_of(room))
+        unit.path.parent.mkdir(parents=True, exist_ok=True)
+        lines = [f'#include "{path}"  // NOLINT(bugprone-suspicious-include)\n' for path in unit.sources]
+        unit.path.write_text("".join(lines))
+        for config in room.glob(".clang-tidy"):
+            shutil.copy(config, unit.path.parent)
+        return unit
+
+    def command(self) -> dict[str, str]:
+        words = ["clang++", *self.flags, "-c", str(self.path)]
+        return {"directory": str(BUILD), "file": str(self.path), "command": shlex.join(words)}
+
+    def passed(self, shared: str) -> bool:
+        stamp = self.path.with_suffix(".passed")
+        return stamp.exists() and stamp.read_text() == self._key(shared)
+
+    def keep_passed(self, shared: str) -> None:
+        self.path.with_suffix(".passed").write_text(self._key(shared))
+
+    def _key(self, shared: str) -> str:
+        return digest([*self.sources, *self.path.parent.glob(".clang-tidy")], shared + str(self.flags))
+
+
+def flags_of(room: Path) -> list[str]:
+    """Only those that clang needs to read the room's sources, of all their commands together."""
+    flags: dict[str, None] = {}
     for command in json.loads((BUILD / "compile_commands.json").read_text()):
-        words = shlex.split(command["command"])
-        after = {i + 1 for i, word in enumerate(words) if word == "-isystem"}
-        kept = [word for i, word in enumerate(words) if MEANING.match(word) or i in after]
-        source = Path(command["file"])
-        if all(each.is_relative_to(ROOT / "csrc") for each in included(source) or [source]):
-            words = ["clang++", *kept, "-c", str(source)]
-            commands.append({**command, "command": shlex.join(words)})
-    return sorted(commands, key=lambda command: "isystem" not in command["command"])
-
-
-def included(source: Path) -> list[Path]:
-    """What CMake compiles together in one generated file (csrc/c10d): here, too, they read torch's headers together."""
-    if not source.name.startswith("unity_"):
-        return []
-    return [Path(name) for name in re.findall(r'#include "(.*\.cpp)"', source.read_text())]
+        if f"csrc/{room.name}/" in command["output"]:
+            words = shlex.split(command["command"].replace("-isystem ", "-isystem"))
+            flags.update(dict.fromkeys(word for word in words if MEANING.match(word)))
+    return list(flags)
 
 
 def digest(files: Iterable[Path], start: str = "") -> str:
@@ -127,7 +151,9 @@ def main() -> int:
         run("ruff", "format", "--check", "."),
     ]
     if version("torch").startswith(REFERENCE_TORCH + "."):
-        checks += [run("mypy", "torch_customccl", "benchmarks"), clang_tidy()]
+        with ThreadPoolExecutor(1) as beside:
+            types = beside.submit(run, "mypy", "torch_customccl", "benchmarks")
+            checks += [clang_tidy(), types.result()]
     else:
         print(f"lint: mypy and clang-tidy left out: they need torch {REFERENCE_TORCH}, here is {version('torch')}")
     return not all(checks)

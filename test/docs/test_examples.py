@@ -81,12 +81,6 @@ def test_programs_that_compile_run(block, tmp_path):
     run_program(text, block.words.get("ranks"), ROOT, script, limit=1400, **more)
 
 
-def test_sources_have_names_of_their_own():
-    """torch.utils.cpp_extension.load names an object after its source without the folder."""
-    names = [source.name for source in (ROOT / "csrc").rglob("*.cpp")]
-    assert sorted(set(names)) == sorted(names)
-
-
 @pytest.mark.parametrize("block", blocks_of_all("bash"), ids=label)
 def test_commands_are_good(block, tmp_path):
     """Parsed; run where the block says so; a target of make that is named exists."""

@@ -14,6 +14,7 @@
 namespace customccl::shm {
 
 namespace {
+namespace multicast {
 
 bool sends(const Call& call) { return !call.inputs.empty(); }
 
@@ -132,9 +133,11 @@ void copy_out(const Context& context, const Operation& op, std::size_t index, St
   }
 }
 
+}  // namespace multicast
 }  // namespace
 
-const Algorithm kMulticast{"multicast", plan, run_staged, true, Shows::kInputs, read_at, meanwhile};
-const Algorithm kInlineMulticast{"inline", plan, run_inline, false, Shows::kNothing};
+const Algorithm kMulticast{"multicast",    multicast::plan,    multicast::run_staged, true,
+                           Shows::kInputs, multicast::read_at, multicast::meanwhile};
+const Algorithm kInlineMulticast{"inline", multicast::plan, multicast::run_inline, false, Shows::kNothing};
 
 }  // namespace customccl::shm

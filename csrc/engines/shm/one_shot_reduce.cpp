@@ -13,6 +13,7 @@
 namespace customccl::shm {
 
 namespace {
+namespace one_shot_reduce {
 
 [[gnu::hot]] void plan(const Context& context, Operation& op) {
   const Call& call = *op.call;
@@ -116,9 +117,12 @@ template <class StagedBy>
   }
 }
 
+}  // namespace one_shot_reduce
 }  // namespace
 
-const Algorithm kInlineReduce{"inline", plan_inline, run_inline, false, Shows::kNothing};
-const Algorithm kOneShotReduce{"one-shot", plan, run_staged, true, Shows::kNothing, read_at};
+const Algorithm kInlineReduce{"inline", one_shot_reduce::plan_inline, one_shot_reduce::run_inline, false,
+                              Shows::kNothing};
+const Algorithm kOneShotReduce{"one-shot", one_shot_reduce::plan, one_shot_reduce::run_staged,
+                               true,       Shows::kNothing,       one_shot_reduce::read_at};
 
 }  // namespace customccl::shm

@@ -20,6 +20,7 @@
 namespace customccl::shm {
 
 namespace {
+namespace personal {
 
 // all_shown: nothing is staged.
 [[gnu::hot]] Outgoing lay_out(const Context& context, const Operation& op, const PairCounts::Row& row, bool all_shown) {
@@ -182,8 +183,10 @@ void move_part_of_own(const Context& context, const Operation& op, std::uint32_t
   if (phase >= 1) copy_out(context, op, phase);
 }
 
+}  // namespace personal
 }  // namespace
 
-const Algorithm kPersonal{"personal", plan, run, true, Shows::kInputs, read_at, meanwhile};
+const Algorithm kPersonal{"personal",     personal::plan,    personal::run,      true,
+                          Shows::kInputs, personal::read_at, personal::meanwhile};
 
 }  // namespace customccl::shm

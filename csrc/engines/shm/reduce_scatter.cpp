@@ -12,6 +12,7 @@
 namespace customccl::shm {
 
 namespace {
+namespace reduce_scatter {
 
 [[gnu::hot]] void plan(const Context& context, Operation& op) {
   const std::size_t element = size_of(op.call->dtype);
@@ -69,8 +70,9 @@ void reduce_own(const Context& context, const Operation& op, std::size_t index, 
   if (phase >= 1 && phase <= op.chunks) reduce_own(context, op, phase - 1, turn);
 }
 
+}  // namespace reduce_scatter
 }  // namespace
 
-const Algorithm kReduceScatter{"reduce-scatter", plan, run, true, Shows::kInputs};
+const Algorithm kReduceScatter{"reduce-scatter", reduce_scatter::plan, reduce_scatter::run, true, Shows::kInputs};
 
 }  // namespace customccl::shm

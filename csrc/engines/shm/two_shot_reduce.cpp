@@ -21,6 +21,7 @@
 namespace customccl::shm {
 
 namespace {
+namespace two_shot_reduce {
 
 std::size_t slice_elements(std::size_t chunk_count, const Context& context, std::size_t element) {
   return round_up(ceil_div(chunk_count, static_cast<std::size_t>(context.size())), kCacheLine / element);
@@ -140,8 +141,9 @@ void run(const Context& context, Operation& op, std::uint32_t phase) {
   if (phase >= 2 && phase <= op.chunks + 1) copy_out(context, op, phase - 2, turn);
 }
 
+}  // namespace two_shot_reduce
 }  // namespace
 
-const Algorithm kTwoShotReduce{"two-shot", plan, run, true, Shows::kInputsAndOutputs};
+const Algorithm kTwoShotReduce{"two-shot", two_shot_reduce::plan, two_shot_reduce::run, true, Shows::kInputsAndOutputs};
 
 }  // namespace customccl::shm
