@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import timedelta
 
 import pytest
 import torch
@@ -107,6 +108,47 @@ def test_who_gives_up_in_a_meeting_is_not_waited_for(ranks, comes):
                 group_change.meet, group_change.Change._withdraw = original, withdraw
 
     assert ranks(2).run(body, comes) == [(2, 3.0), (2, 3.0)]
+
+
+def test_ctrl_c_while_one_gives_up_leaves_no_meeting_behind(ranks):
+    """Rank 0 waits for rank 1 at the meeting, which it may do for an hour, when drop() is interrupted."""
+
+    def body(rank, size):
+        with group(rank, size, "interrupted") as made:
+            at, original, withdraw = made.own_store, group_change.meet, group_change.Change._withdraw
+
+            def wait_for(key):
+                while not at.check([key]):
+                    pass
+
+            def is_interrupted(change):
+                group_change.Change._withdraw = withdraw
+                raise KeyboardInterrupt
+
+            def meets(*args, **kwargs):
+                if rank == 0:
+                    at.set("meets", "")
+                else:
+                    wait_for("ended")
+                return original(*args, **kwargs)
+
+            group_change.meet = meets
+            try:
+                changing = made.prepare(SWAPPED, timeout=LIMIT / 10 if rank else timedelta(hours=1))
+                if rank == 0:
+                    wait_for("meets")
+                    group_change.Change._withdraw = is_interrupted
+                    with pytest.raises(KeyboardInterrupt):
+                        changing.drop()
+                    assert changing.ended(LIMIT)
+                    at.set("ended", "")
+                return error_of(changing.wait).text, total(made)
+            finally:
+                group_change.meet, group_change.Change._withdraw = original, withdraw
+
+    (own, first), (others, second) = ranks(2).run(body)
+    assert "gave it up" in own and "0 did not come within" in others
+    assert first == second == 3.0
 
 
 def test_members_that_prepare_and_give_up_at_random_meet_in_the_end(ranks):
