@@ -29,9 +29,12 @@ enum class DType : std::uint8_t {
   kFloat8E4M3FNUZ,
   kFloat8E5M2,
   kFloat8E5M2FNUZ,
+  kFloat8E8M0FNU,
+  kFloat4E2M1FNX2,
 };
 
-enum class DTypeKind : std::uint8_t { kBoolean, kInteger, kFloating, kComplex };
+// Opaque: moved, never reduced (scales and packed values of the microscaling formats).
+enum class DTypeKind : std::uint8_t { kBoolean, kInteger, kFloating, kComplex, kOpaque };
 
 struct DTypeInfo {
   DType dtype;
@@ -61,6 +64,8 @@ struct DTypeInfo {
     DTypeInfo{DType::kFloat8E4M3FNUZ, "float8_e4m3fnuz", 1, DTypeKind::kFloating},
     DTypeInfo{DType::kFloat8E5M2, "float8_e5m2", 1, DTypeKind::kFloating},
     DTypeInfo{DType::kFloat8E5M2FNUZ, "float8_e5m2fnuz", 1, DTypeKind::kFloating},
+    DTypeInfo{DType::kFloat8E8M0FNU, "float8_e8m0fnu", 1, DTypeKind::kOpaque},
+    DTypeInfo{DType::kFloat4E2M1FNX2, "float4_e2m1fn_x2", 1, DTypeKind::kOpaque},
 };
 
 constexpr const DTypeInfo& info(DType dtype) { return kDTypes[static_cast<std::size_t>(dtype)]; }

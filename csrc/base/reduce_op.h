@@ -23,6 +23,7 @@ constexpr std::string_view name(ReduceOp op) { return kReduceOpNames[static_cast
 //   integers    everything but PREMUL_SUM; SUM and PRODUCT wrap; AVG divides the wrapped sum, truncating toward zero.
 //   floats      everything but the bit operations; 16-bit and 8-bit floats accumulate in float32 and round once.
 //   complex     SUM, PRODUCT, AVG, PREMUL_SUM.
+//   opaque      none.
 constexpr bool is_defined(ReduceOp op, DTypeKind kind) {
   const bool bits = op == ReduceOp::kBand || op == ReduceOp::kBor || op == ReduceOp::kBxor;
   const bool order = op == ReduceOp::kMin || op == ReduceOp::kMax;
@@ -31,6 +32,7 @@ constexpr bool is_defined(ReduceOp op, DTypeKind kind) {
     case DTypeKind::kInteger: return op != ReduceOp::kPremulSum;
     case DTypeKind::kFloating: return !bits;
     case DTypeKind::kComplex: return !bits && !order;
+    case DTypeKind::kOpaque: return false;
   }
   return false;
 }

@@ -43,7 +43,8 @@ bool same_elements(const View& a, const View& b, std::size_t element) {
 }  // namespace
 
 void refuse_scalar_type(c10::ScalarType scalar) {
-  TORCH_CHECK_TYPE(false, "customccl: tensors of dtype ", c10::toString(scalar), " cannot be sent");
+  TORCH_CHECK_TYPE(false, "customccl: tensors of dtype ", c10::toString(scalar),
+                   " cannot be sent; send their bytes: tensor.view(torch.uint8)");
 }
 
 void refuse_reduce_op(const ::c10d::ReduceOp& op) {

@@ -13,7 +13,7 @@
 namespace customccl::torch_shim {
 
 // torch's element types and ours. A type that is not here is refused by name.
-inline constexpr std::array<std::pair<c10::ScalarType, DType>, 19> kScalarTypes{{
+inline constexpr std::array<std::pair<c10::ScalarType, DType>, 21> kScalarTypes{{
     {c10::ScalarType::Bool, DType::kBool},
     {c10::ScalarType::Byte, DType::kUInt8},
     {c10::ScalarType::Char, DType::kInt8},
@@ -33,6 +33,8 @@ inline constexpr std::array<std::pair<c10::ScalarType, DType>, 19> kScalarTypes{
     {c10::ScalarType::Float8_e4m3fnuz, DType::kFloat8E4M3FNUZ},
     {c10::ScalarType::Float8_e5m2, DType::kFloat8E5M2},
     {c10::ScalarType::Float8_e5m2fnuz, DType::kFloat8E5M2FNUZ},
+    {c10::ScalarType::Float8_e8m0fnu, DType::kFloat8E8M0FNU},
+    {c10::ScalarType::Float4_e2m1fn_x2, DType::kFloat4E2M1FNX2},
 }};
 static_assert(kScalarTypes.size() == kDTypes.size());
 

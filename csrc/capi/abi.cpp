@@ -63,7 +63,9 @@ static_assert(same(DType::kFloat8E4M3FN, CUSTOMCCL_FLOAT8_E4M3FN));
 static_assert(same(DType::kFloat8E4M3FNUZ, CUSTOMCCL_FLOAT8_E4M3FNUZ));
 static_assert(same(DType::kFloat8E5M2, CUSTOMCCL_FLOAT8_E5M2));
 static_assert(same(DType::kFloat8E5M2FNUZ, CUSTOMCCL_FLOAT8_E5M2FNUZ));
-static_assert(kDTypes.size() == CUSTOMCCL_FLOAT8_E5M2FNUZ + 1, "give the new dtype its number in customccl.h");
+static_assert(same(DType::kFloat8E8M0FNU, CUSTOMCCL_FLOAT8_E8M0FNU));
+static_assert(same(DType::kFloat4E2M1FNX2, CUSTOMCCL_FLOAT4_E2M1FN_X2));
+static_assert(kDTypes.size() == CUSTOMCCL_FLOAT4_E2M1FN_X2 + 1, "give the new dtype its number in customccl.h");
 
 static_assert(same(ReduceOp::kSum, CUSTOMCCL_SUM));
 static_assert(same(ReduceOp::kProduct, CUSTOMCCL_PRODUCT));

@@ -87,7 +87,9 @@ enum {
   CUSTOMCCL_FLOAT8_E4M3FN = 15,
   CUSTOMCCL_FLOAT8_E4M3FNUZ = 16,
   CUSTOMCCL_FLOAT8_E5M2 = 17,
-  CUSTOMCCL_FLOAT8_E5M2FNUZ = 18
+  CUSTOMCCL_FLOAT8_E5M2FNUZ = 18,
+  CUSTOMCCL_FLOAT8_E8M0FNU = 19,  /* moved, never reduced */
+  CUSTOMCCL_FLOAT4_E2M1FN_X2 = 20 /* two in a byte; moved, never reduced */
 };
 
 /* Reduced in the order of ranks; all ranks get the same bits. Integers wrap; 16-bit and 8-bit floats accumulate in float32. */

@@ -267,6 +267,15 @@ constexpr ReduceWay reduce_entry() {
 }
 
 template <class Compiled, DType dtype>
+constexpr ReduceWay one_source_entry() {
+  if constexpr (info(dtype).kind == DTypeKind::kOpaque) {
+    return {};
+  } else {
+    return reduce_way<Compiled, of_one_source(dtype)>();
+  }
+}
+
+template <class Compiled, DType dtype>
 constexpr ScaleLoop scale_entry() {
   if constexpr (info(dtype).kind == DTypeKind::kFloating || info(dtype).kind == DTypeKind::kComplex) {
     return &Compiled::template scale<typename ElementOf<dtype>::type>;
@@ -284,7 +293,7 @@ template <class Compiled, std::size_t... dtypes>
 constexpr ReduceTable make_table(std::index_sequence<dtypes...>) {
   constexpr std::make_index_sequence<kReduceOpNames.size()> kOps;
   return {{reduce_row<Compiled, kDTypes[dtypes].dtype>(kOps)...},
-          {reduce_way<Compiled, of_one_source(kDTypes[dtypes].dtype)>()...},
+          {one_source_entry<Compiled, kDTypes[dtypes].dtype>()...},
           {scale_entry<Compiled, kDTypes[dtypes].dtype>()...}};
 }
 

@@ -83,7 +83,8 @@ constexpr Equivalent equivalent(DType dtype, ReduceOp op) {
         return {DType::kUInt8, op, size_of(dtype)};
       }
       return {sum || product ? unsigned_twin(dtype) : dtype, op, 1};
-    case DTypeKind::kFloating: return {dtype, op, 1};
+    case DTypeKind::kFloating:
+    case DTypeKind::kOpaque: return {dtype, op, 1};
     case DTypeKind::kComplex:
       if (product) return {dtype, op, 1};
       return {component(dtype), op, 2};

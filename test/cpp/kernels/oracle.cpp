@@ -155,6 +155,7 @@ Value combine(DType dtype, ReduceOp op, const Value& a, const Value& b) {
     case DTypeKind::kComplex:
       if (op == ReduceOp::kProduct) return multiply(dtype, a, b);
       return {0, combine_reals(dtype, op, a.real, b.real), combine_reals(dtype, op, a.imag, b.imag)};
+    case DTypeKind::kOpaque: break;
   }
   return {};
 }

@@ -21,7 +21,8 @@ UNSIGNED = (torch.uint8, torch.uint16, torch.uint32, torch.uint64)
 INTEGERS = SIGNED + UNSIGNED
 FLOATS8 = (torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2, torch.float8_e5m2fnuz)
 REDUCIBLE = (torch.bool, *INTEGERS, *FLOATS, *COMPLEX)
-MOVABLE = (*REDUCIBLE, *FLOATS8)
+OPAQUE = (torch.float8_e8m0fnu, torch.float4_e2m1fn_x2)
+MOVABLE = (*REDUCIBLE, *FLOATS8, *OPAQUE)
 
 SUM, PRODUCT, MIN, MAX, AVG = ReduceOp.SUM, ReduceOp.PRODUCT, ReduceOp.MIN, ReduceOp.MAX, ReduceOp.AVG
 BITWISE = (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR)
@@ -39,6 +40,8 @@ def is_defined(op: ReduceOp.RedOpType, dtype: torch.dtype) -> bool:
         return op != AVG
     if dtype in INTEGERS:
         return True
+    if dtype in OPAQUE:
+        return False
     if dtype in COMPLEX:
         return op in (SUM, PRODUCT, AVG)
     return op not in BITWISE
