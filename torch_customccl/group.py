@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Sequence
 from datetime import timedelta
@@ -12,7 +13,7 @@ import torch.distributed as dist
 
 from torch_customccl import group_change, group_registry
 from torch_customccl.backend import latest_keys, meet, own_keys
-from torch_customccl.group_arguments import check_group, check_members, limited
+from torch_customccl.group_arguments import check_group, check_members, check_not_forked, limited
 from torch_customccl.group_change import Change
 from torch_customccl.group_store import open_store
 from torch_customccl.messages import Messages
@@ -98,13 +99,11 @@ class Group(Messages):
         self._timeout = timeout
         self._use(backend)
         self._own_store = store
-        self._members = list(members)
-        self._me = me
-        self._epoch = epoch
+        self._members, self._me, self._epoch = list(members), me, epoch
         self._era = str(epoch)  # the present membership, in keys of the store; the same on all members
         self._change: Change | None = None
         self._ranks = list(ranks or range(len(members)))
-        self._open = True
+        self._open, self._process = True, os.getpid()
         self.reconfigurations = 0  # how often reconfigure() has given this group other members
         group_registry.register(self, name, self._ranks)
 
@@ -141,7 +140,8 @@ class Group(Messages):
         return not self._open
 
     def check_open(self, what: str) -> None:
-        """RuntimeError if close() was called on this rank."""
+        """RuntimeError if close() was called on this rank, or if this is a forked child of it."""
+        check_not_forked(self._process, what, self.group_desc)
         if not self._open:
             raise RuntimeError(f"customccl: {what} of group {self.group_desc!r}, which was closed on this rank")
 
@@ -151,6 +151,7 @@ class Group(Messages):
         Collective over `ranks` alone. Two groups over the same ranks stay apart. Uses this group's store and mapped
         memory: no new sockets.
         """
+        check_not_forked(self._process, "subgroup()", self.group_desc)
         members = [self._checked(rank, "ranks") for rank in ranks]
         if not members or len(set(members)) != len(members):
             raise ValueError(f"customccl: a subgroup of ranks {members} makes no sense")

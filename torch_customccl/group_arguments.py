@@ -1,9 +1,13 @@
-"""What arguments of Groups must be like."""
+"""What Groups refuse before anything is sent."""
 
 from __future__ import annotations
 
+import operator
+import os
 from collections.abc import Sequence
 from datetime import timedelta
+
+import torch.distributed as dist
 
 SHORTEST = timedelta(milliseconds=1)
 LONGEST = timedelta(days=36500)  # a hundred years, which every clock below can count
@@ -28,8 +32,28 @@ def check_group(rank: int, size: int, name: str, ranks: Sequence[int] | None) ->
             raise TypeError(f"customccl: {what} of group {name!r} must be an int, not {value!r}")
     if size < 1 or not 0 <= rank < size:
         raise ValueError(f"customccl: rank {rank} of {size} ranks makes no sense for group {name!r}")
-    if ranks is not None and (len(ranks) != size or len(set(ranks)) != size):
-        raise ValueError(f"customccl: ranks={list(ranks)} does not name {size} ranks for group {name!r}")
+    if ranks is not None and not _name_ranks(ranks, size):
+        raise ValueError(
+            f"customccl: ranks={list(ranks)} does not name {size} ranks for group {name!r}: each needs a number of its "
+            "own, an int from 0 to 2**31 - 1"
+        )
+
+
+def _name_ranks(ranks: Sequence[int], size: int) -> bool:
+    try:
+        numbers = {operator.index(rank) for rank in ranks if not isinstance(rank, bool)}
+    except TypeError:
+        return False
+    return len(ranks) == len(numbers) == size and all(0 <= number < 1 << 31 for number in numbers)
+
+
+def check_not_forked(process: int, what: str, group_name: str) -> None:
+    """Whether this is still the process that made the group: what a child writes in its store would be its parent's."""
+    if process != os.getpid():
+        raise dist.DistBackendError(
+            f"customccl: {what} of group {group_name!r} refused: this process was forked from the one that made the "
+            "group. Make a group of its own, or start it by spawn or forkserver"
+        )
 
 
 def check_members(members: Sequence[str], group_name: str) -> list[str]:

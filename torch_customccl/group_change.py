@@ -34,7 +34,7 @@ import torch.distributed as dist
 
 from torch_customccl._loader import shim
 from torch_customccl.backend import meet
-from torch_customccl.group_arguments import LONGEST, SHORTEST
+from torch_customccl.group_arguments import LONGEST, SHORTEST, check_not_forked
 from torch_customccl.group_store import poll
 
 _GONE = "gone"
@@ -47,13 +47,10 @@ class Change:
     def __init__(
         self, store: dist.Store, group_name: str, epoch: int, members: Sequence[str], me: str, timeout: timedelta
     ) -> None:
-        self.epoch = epoch
-        self.members = list(members)
-        self.me = me
-        self._group_name = group_name
+        self.epoch, self.members, self.me = epoch, list(members), me
         self._place = dist.PrefixStore(f"membership/{epoch}/{'/'.join(members)}", store)
         self._here = [f"here/{name}" for name in members]
-        self._nonce = uuid.uuid4().hex
+        self._group_name, self._nonce = group_name, uuid.uuid4().hex
         self._said = ""  # the digest that this attempt has said it sees, and has not gone to meet at
         self._met = ""  # the digest of those whom _backend connects
         self._backend: Any = None
@@ -61,7 +58,7 @@ class Change:
         self._lock = threading.Lock()  # of what is below, _met, _backend and _error
         self._dropped = self._taken = False
         self._given_up = shim().GivenUp()
-        self._timeout, self._deadline = timeout, 0.0
+        self._timeout, self._deadline, self._process = timeout, 0.0, os.getpid()
         if not self.leaves:
             self._place.set(f"here/{me}", self._nonce)
         _changes.add(self)
@@ -101,7 +98,9 @@ class Change:
 
     def drop(self) -> None:
         """Gives the membership up, without waiting; its other members see that this rank has left it. After commit()
-        it does nothing."""
+        it does nothing, nor in a forked child."""
+        if self._process != os.getpid():
+            return
         with self._lock:
             if self._dropped or self._taken:
                 return
@@ -129,6 +128,7 @@ class Change:
 
     def _under_way(self) -> bool:
         """Whether members are being met. Begins anew if one that was met has given up or come anew since."""
+        check_not_forked(self._process, "a membership", self._group_name)
         with self._lock:
             if not self._ended.is_set():
                 return True

@@ -146,6 +146,10 @@ def test_a_rank_that_does_not_come_is_named(ranks):
         ({"timeout": -LIMIT}, ValueError, "is positive"),
         ({"ranks": [1]}, ValueError, "does not name 2 ranks"),
         ({"ranks": [1, 1]}, ValueError, "does not name 2 ranks"),
+        ({"ranks": [5, "x"]}, ValueError, "does not name 2 ranks"),
+        ({"ranks": [5, -1]}, ValueError, "does not name 2 ranks"),
+        ({"ranks": [True, 2]}, ValueError, "does not name 2 ranks"),
+        ({"ranks": [5, 1 << 31]}, ValueError, "an int from 0 to"),
         ({"store_or_uri": None}, TypeError, "a store or a URI is needed, not NoneType"),
         ({"store_or_uri": "udp://here:1"}, ValueError, "neither file:///PATH nor tcp://HOST:PORT"),
         ({"store_or_uri": "tcp://here"}, ValueError, "neither file:///PATH"),
@@ -156,6 +160,8 @@ def test_bad_arguments_are_refused_at_once(arguments, error, text):
     given = {"store_or_uri": dist.HashStore(), "rank": 0, "size": 2, "name": "bad", "timeout": LIMIT, **arguments}
     with pytest.raises(error, match=text):
         create_group(**given)
+    if isinstance(given["store_or_uri"], dist.Store):
+        assert given["store_or_uri"].num_keys() == 0  # and the next call meets those who did it right at once
 
 
 @pytest.mark.parametrize("limit", [timedelta.max, timedelta(days=300 * 365), timedelta(microseconds=1)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from datetime import timedelta
 
@@ -188,3 +189,26 @@ def test_what_was_given_up_is_not_committed():
         made.prepare(["1"])
         made.commit()
         assert made.closed
+
+
+def test_a_forked_child_changes_nothing_of_its_parents_group(ranks):
+    """Neither by what it calls nor by closing the group, while a membership is being prepared."""
+
+    def body(rank, size):
+        with group(rank, size, "forked") as made:
+            under_way = made.prepare(SWAPPED) if rank == 0 else None
+            child = os.fork()
+            if child == 0:
+                raised = [error_of(made.prepare, SWAPPED), error_of(made.commit), error_of(made.subgroup, [0, 1])]
+                if under_way is not None:
+                    raised += [error_of(under_way.ready), error_of(under_way.wait)]
+                    under_way.drop()
+                made.close()
+                refused = all(each.is_a("DistBackendError") and "was forked from" in each.text for each in raised)
+                os._exit(0 if refused else 1)
+            assert os.waitpid(child, 0)[1] == 0
+            made.prepare(SWAPPED)
+            made.commit()
+            return made.membership, made.rank(), total(made)
+
+    assert ranks(2, fresh=True).run(body) == [(2, 1, 3.0), (2, 0, 3.0)]

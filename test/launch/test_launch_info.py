@@ -65,6 +65,10 @@ TABLE = {
         TORCHRUN | {"TORCHELASTIC_RUN_ID": "none"},
         ("torchrun-head:29501", 5, 1, 8, 4, 1, "head", 29501, 2, "torchrun"),
     ),
+    "torchrun without an id and an address": (
+        {"TORCHELASTIC_RUN_ID": "none", "RANK": "0", "WORLD_SIZE": "2"},
+        ("", 0, None, 2, None, None, None, None, 0, "torchrun"),
+    ),
     "bare variables": (ENV, ("", 1, None, 2, None, None, "127.0.0.1", 29500, 0, "env")),
     "bare variables of one process": ({"RANK": "0", "WORLD_SIZE": "1"}, ("", 0, 0, 1, 1, 0, None, None, 0, "env")),
     "Open MPI 4": (OPENMPI, ("openmpi-1729363969-4f2e-c5b1", 1, 1, 2, 2, 0, None, None, 0, "openmpi")),

@@ -44,10 +44,11 @@ def torchrun(variables: Variables) -> Facts | None:
         raise KeyError("TORCHELASTIC_RUN_ID is set, but RANK and WORLD_SIZE are not")
     run = variables["TORCHELASTIC_RUN_ID"]
     if run in ("", "none"):  # no --rdzv-id was given: the agent's address is the only thing that is this launch's own
-        run = f"{variables.get('MASTER_ADDR', '')}:{variables.get('MASTER_PORT', '')}"
+        address = [variables.get(name, "") for name in ("MASTER_ADDR", "MASTER_PORT")]
+        run = ":".join(address) if any(address) else ""
     return {
         **facts,
-        "launch_id": f"torchrun-{run}",
+        "launch_id": f"torchrun-{run}" if run else "",
         "local_rank": integer(variables, "LOCAL_RANK"),
         "local_size": integer(variables, "LOCAL_WORLD_SIZE"),
         "node_rank": integer(variables, "GROUP_RANK"),
