@@ -99,6 +99,13 @@ def test_a_result_names_no_path_of_its_machine() -> None:
     )
 
 
+def test_what_a_backend_wrote_steers_no_terminal() -> None:
+    result = made(Verdict.ERROR)
+    result["cases"][0]["message"] = "a\0\x1b[31mred\x07\r\x9b2J\tb\nc\u00e9"
+    portable.portable(result)
+    assert result["cases"][0]["message"] == "a??[31mred???2J\tb\nc\u00e9"
+
+
 def test_junit_counts_and_keeps_the_stacks(tmp_path: Path) -> None:
     writer.write_all(ALL, tmp_path, packed=True)
     suite = ET.parse(tmp_path / "junit.xml").getroot()[0]
