@@ -2,6 +2,7 @@
 
 #if defined(__x86_64__)
 
+#include "kernels/make_table.h"
 #include "kernels/reduce_loops.h"
 
 namespace customccl::kernels {

@@ -1,5 +1,6 @@
 // The loops for what every processor of the architecture has (x86-64: SSE2, arm64: NEON).
 
+#include "kernels/make_table.h"
 #include "kernels/reduce_loops.h"
 
 namespace customccl::kernels {

@@ -1,12 +1,10 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <complex>
 #include <cstddef>
 #include <cstring>
 #include <type_traits>
-#include <utility>
 
 #include "base/dtype.h"
 #include "base/reduce_op.h"
@@ -17,7 +15,7 @@
 #include "kernels/streaming.h"
 #include "kernels/strings.h"
 
-// The loops behind reduce() and scale(), and the table of them for one instruction set. Included by one file per set.
+// The loops behind reduce() and scale(); make_table.h puts them into the table of one instruction set. Included by one file per set.
 //
 // The elements are cut into strips. A strip is read from every source into accumulators, in rank order, then written:
 //
@@ -252,54 +250,5 @@ template <> struct OperationOf<ReduceOp::kBor> { using type = Bor; };
 template <> struct OperationOf<ReduceOp::kBxor> { using type = Bxor; };
 
 // Compiled<isa> supplies reduce<Element, Operation> and scale<Element>: the loops above under a target attribute.
-template <class Compiled, Equivalent what>
-constexpr ReduceWay reduce_way() {
-  return {&reduce_any<Compiled, typename ElementOf<what.dtype>::type, typename OperationOf<what.op>::type>, what.parts};
-}
-
-template <class Compiled, DType dtype, ReduceOp op>
-constexpr ReduceWay reduce_entry() {
-  if constexpr (is_defined(op, dtype)) {
-    return reduce_way<Compiled, equivalent(dtype, op)>();
-  } else {
-    return {};
-  }
-}
-
-template <class Compiled, DType dtype>
-constexpr ReduceWay one_source_entry() {
-  if constexpr (info(dtype).kind == DTypeKind::kOpaque) {
-    return {};
-  } else {
-    return reduce_way<Compiled, of_one_source(dtype)>();
-  }
-}
-
-template <class Compiled, DType dtype>
-constexpr ScaleLoop scale_entry() {
-  if constexpr (info(dtype).kind == DTypeKind::kFloating || info(dtype).kind == DTypeKind::kComplex) {
-    return &Compiled::template scale<typename ElementOf<dtype>::type>;
-  } else {
-    return nullptr;
-  }
-}
-
-template <class Compiled, DType dtype, std::size_t... ops>
-constexpr auto reduce_row(std::index_sequence<ops...>) {
-  return std::array{reduce_entry<Compiled, dtype, static_cast<ReduceOp>(ops)>()...};
-}
-
-template <class Compiled, std::size_t... dtypes>
-constexpr ReduceTable make_table(std::index_sequence<dtypes...>) {
-  constexpr std::make_index_sequence<kReduceOpNames.size()> kOps;
-  return {{reduce_row<Compiled, kDTypes[dtypes].dtype>(kOps)...},
-          {one_source_entry<Compiled, kDTypes[dtypes].dtype>()...},
-          {scale_entry<Compiled, kDTypes[dtypes].dtype>()...}};
-}
-
-template <class Compiled>
-constexpr ReduceTable make_table() {
-  return make_table<Compiled>(std::make_index_sequence<kDTypes.size()>());
-}
 
 }  // namespace customccl::kernels

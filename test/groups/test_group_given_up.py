@@ -15,6 +15,11 @@ from shared import LIMIT, SWAPPED, group, total
 from torch_customccl import create_group, group_change
 
 
+def wait_for(at, key):
+    while not at.check([key]):  # wait() would keep the store's connection from the other threads
+        pass
+
+
 def all_ready(made, changing):
     x = torch.tensor([int(changing.ready())])
     made.all_reduce(x, dist.ReduceOp.MIN)
@@ -72,10 +77,6 @@ def test_who_gives_up_in_a_meeting_is_not_waited_for(ranks, comes):
         with group(rank, size, "in a meeting") as made:
             at, original, withdraw = made.own_store, group_change.meet, group_change.Change._withdraw
 
-            def wait_for(key):
-                while not at.check([key]):  # wait() would keep the store's connection from the other threads
-                    pass
-
             def withdraws(change):
                 if comes == "while the other withdraws":
                     time.sleep(0.1)
@@ -86,7 +87,7 @@ def test_who_gives_up_in_a_meeting_is_not_waited_for(ranks, comes):
 
             def meets(*args, **kwargs):
                 if rank == 1:
-                    wait_for("leaves")
+                    wait_for(at, "leaves")
                 else:
                     at.set("meets", "")
                 return original(*args, **kwargs)
@@ -97,7 +98,7 @@ def test_who_gives_up_in_a_meeting_is_not_waited_for(ranks, comes):
             try:
                 changing = made.prepare(SWAPPED)
                 if rank == 0:
-                    wait_for("meets")
+                    wait_for(at, "meets")
                     time.sleep(0.1)
                     changing.drop()
                     changing = made.prepare(SWAPPED)
@@ -118,10 +119,6 @@ def test_ctrl_c_while_one_gives_up_leaves_no_meeting_behind(ranks):
         with group(rank, size, "interrupted") as made:
             at, original, withdraw = made.own_store, group_change.meet, group_change.Change._withdraw
 
-            def wait_for(key):
-                while not at.check([key]):
-                    pass
-
             def is_interrupted(change):
                 group_change.Change._withdraw = withdraw
                 raise KeyboardInterrupt
@@ -130,14 +127,14 @@ def test_ctrl_c_while_one_gives_up_leaves_no_meeting_behind(ranks):
                 if rank == 0:
                     at.set("meets", "")
                 else:
-                    wait_for("ended")
+                    wait_for(at, "ended")
                 return original(*args, **kwargs)
 
             group_change.meet = meets
             try:
                 changing = made.prepare(SWAPPED, timeout=LIMIT / 10 if rank else timedelta(hours=1))
                 if rank == 0:
-                    wait_for("meets")
+                    wait_for(at, "meets")
                     group_change.Change._withdraw = is_interrupted
                     with pytest.raises(KeyboardInterrupt):
                         changing.drop()
