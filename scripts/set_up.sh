@@ -3,6 +3,7 @@
 #
 #   set_up.sh TORCH            make .venv with torch==TORCH and requirements-dev.txt
 #   set_up.sh TORCH PYTHON     use the environment of PYTHON and its torch; only add the tools it lacks
+#   set_up.sh --system         only what apt has to bring for the first of these
 #
 # System packages are installed with apt when we are root; otherwise one sentence says which and how, and we stop.
 set -euo pipefail
@@ -46,17 +47,22 @@ check_version() {
   "$1" -c 'import sys; sys.exit(sys.version_info < (3, 10))' || stop "$("$1" --version) is too old: Python 3.10 or later is needed."
 }
 
-make_venv() {
+system_for_venv() {
   command -v python3 >/dev/null || need "Python 3" python3
   check_version python3
   python3 -c 'import ensurepip, venv' 2>/dev/null || need "the venv module of Python" python3-venv
   system_packages python3
+}
+
+make_venv() {
+  system_for_venv
   local stamp=.venv/customccl-set-up wanted
   wanted="torch==$torch $(cksum <requirements-dev.txt)"
   [ "$(cat $stamp 2>/dev/null)" != "$wanted" ] || return 0
   say "making .venv with torch $torch and the tools (once; a minute or two)"
   python3 -m venv .venv
-  .venv/bin/python -m pip install $quiet --disable-pip-version-check "torch==$torch" -r requirements-dev.txt
+  # --no-compile: half of the time; Python compiles what is imported, which is little of it.
+  .venv/bin/python -m pip install $quiet --no-compile --disable-pip-version-check "torch==$torch" -r requirements-dev.txt
   echo "$wanted" >$stamp
 }
 
@@ -76,4 +82,4 @@ add_tools() { # into an environment that is not ours: what is there stays as it 
   rm -f "$kept"
 }
 
-if [ -n "$python" ]; then add_tools; else make_venv; fi
+if [ "$torch" = --system ]; then system_for_venv; elif [ -n "$python" ]; then add_tools; else make_venv; fi

@@ -14,7 +14,7 @@ using namespace std::chrono_literals;
 
 constexpr std::size_t kCount = 100'000;
 
-Trial reduction(int size) { return even_trial(Op::kAllReduce, size, DType::kFloat32, kCount); }
+Trial suspended_reduction(int size) { return even_trial(Op::kAllReduce, size, DType::kFloat32, kCount); }
 
 void expect_works(Communicator& group, const Rank& rank) {
   for (const Op op : {Op::kAllReduce, Op::kAllGather, Op::kAllToAll, Op::kBroadcast}) {
@@ -63,7 +63,7 @@ TEST(Suspension, RefusesOperationsWithASentenceAndTheGroupGoesOn) {
     EXPECT_EQ(group->resume().code, Code::kInvalidArgument);
     ASSERT_TRUE(group->suspend().ok());
     EXPECT_EQ(group->suspend().code, Code::kInvalidArgument);
-    const Part part(reduction(2), rank.number());
+    const Part part(suspended_reduction(2), rank.number());
     const Letter letter(Op::kSend, DType::kInt32, 5, Shape::kPlain, 1, 1 - rank.number(), 3);
     for (const Call& call : {part.call(), letter.call(), Call()}) {
       const Status status = group->run(call);
@@ -83,7 +83,7 @@ TEST(Suspension, FinishesWhatIsInFlight) {
     std::vector<std::unique_ptr<Part>> parts;
     std::vector<std::shared_ptr<Task>> tasks;
     for (int i = 0; i < 5; ++i) {
-      parts.push_back(std::make_unique<Part>(reduction(3), rank.number()));
+      parts.push_back(std::make_unique<Part>(suspended_reduction(3), rank.number()));
       tasks.push_back(std::make_shared<Task>(parts.back()->call(), group->limit_of(parts.back()->call())));
       group->post(tasks.back());
     }

@@ -15,9 +15,9 @@ namespace {
 using shm::ReaderTimes;
 using shm::StorePolicy;
 
-constexpr StorePolicy::Kind kRooted{Op::kBroadcast, false};
+constexpr StorePolicy::Kind kBroadcasting{Op::kBroadcast, false};
 
-constexpr std::size_t kBytes = 8192;
+constexpr std::size_t kReadBytes = 8192;
 constexpr std::uint64_t kTurn = 100;
 
 class ThreeRanks {
@@ -42,11 +42,11 @@ TEST(ReaderTimes, CountTogetherWithTheWritersOwn) {
     int plain = 0;
     for (int i = 0; i < 300; ++i) {
       bool measure = false;
-      const Store store = policy.choose(kBytes, kRooted, measure);
+      const Store store = policy.choose(kReadBytes, kBroadcasting, measure);
       plain += store == Store::kPlain ? 1 : 0;
       if (!measure) continue;
       const std::uint64_t turn = kTurn + static_cast<std::uint64_t>(i);
-      ranks[0].ask(turn, policy, kRooted, store, kBytes, us(store == Store::kPlain ? 30 : 10));
+      ranks[0].ask(turn, policy, kBroadcasting, store, kReadBytes, us(store == Store::kPlain ? 30 : 10));
       for (int reader = 1; reader < ThreeRanks::kRanks; ++reader)
         ranks[reader].tell(turn, us(reader == slow_reader && store == Store::kStreaming ? 120 : 40));
       ranks[0].look();
@@ -62,7 +62,7 @@ TEST(ReaderTimes, AreAwaitedFromEveryReader) {
   for (const std::uint64_t begin : {kTurn, (std::uint64_t{1} << 24) - 1, (std::uint64_t{5} << 24) - 1}) {
     for (const int reader : {1, 2}) ranks[reader].tell(begin - 1, us(1));
     for (std::uint64_t turn = begin; turn < begin + 3; ++turn) {  // in an answer, turns begin again at zero
-      ranks[0].ask(turn, policy, kRooted, Store::kPlain, kBytes, us(1));
+      ranks[0].ask(turn, policy, kBroadcasting, Store::kPlain, kReadBytes, us(1));
       for (const int reader : {2, 1}) {
         ranks[0].look();
         EXPECT_TRUE(ranks[0].waits()) << turn;
@@ -82,9 +82,9 @@ TEST(ReaderTimes, ThatAreNoneOrOfALaterQuestionTeachNothing) {
     for (int i = 0; i < 20; ++i) {
       const std::uint64_t turn = kTurn + static_cast<std::uint64_t>(2 * i);
       bool measure = false;
-      EXPECT_EQ(policy.choose(kBytes, kRooted, measure), Store::kPlain);
+      EXPECT_EQ(policy.choose(kReadBytes, kBroadcasting, measure), Store::kPlain);
       EXPECT_TRUE(measure);
-      ranks[0].ask(turn, policy, kRooted, Store::kPlain, kBytes, us(1));
+      ranks[0].ask(turn, policy, kBroadcasting, Store::kPlain, kReadBytes, us(1));
       ranks[1].tell(turn, us(1));
       ranks[2].tell(later ? turn + 1 : turn, later ? std::optional<Nanos>(us(1)) : std::nullopt);
       ranks[0].look();

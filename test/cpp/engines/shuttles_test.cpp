@@ -15,7 +15,7 @@ namespace {
 
 using shm::Shuttles;
 
-constexpr std::size_t kBytes = 16 << 10;
+constexpr std::size_t kShuttleBytes = 16 << 10;
 
 // Both ends, and what is on its way from each.
 struct Pair {
@@ -31,8 +31,8 @@ struct Pair {
 
   Pair() {
     for (std::size_t end = 0; end < 2; ++end) {
-      ends[end].shuttles.set_bytes(kBytes);
-      memory[end].resize(kBytes);
+      ends[end].shuttles.set_bytes(kShuttleBytes);
+      memory[end].resize(kShuttleBytes);
       ends[end].shuttles.add(true, memory[end].data());
     }
     for (std::size_t end = 0; end < 2; ++end) ends[end].shuttles.add(false, memory[1 - end].data());
@@ -85,7 +85,7 @@ TEST(Shuttles, CarryWhatTheirSenderWroteWhateverTheOrderOfWritingAndReading) {
       const std::size_t left = *pair.ends[end].left;
       pair.write(end, std::min(left, (1 + dice.below(std::uint64_t{6})) * 1024));
     } else {
-      begun += pair.begin(end, Shuttles::kLeastMessage + dice.below(kBytes - Shuttles::kLeastMessage)) ? 1 : 0;
+      begun += pair.begin(end, Shuttles::kLeastMessage + dice.below(kShuttleBytes - Shuttles::kLeastMessage)) ? 1 : 0;
     }
   }
   EXPECT_GT(begun, 1000u);
@@ -120,17 +120,17 @@ TEST(Shuttles, OfWhoOnlySendsAreSoonAllGone) {
 TEST(Shuttles, TakeNoMessageThatIsTooShortOrTooLong) {
   Pair pair;
   EXPECT_FALSE(pair.begin(0, Shuttles::kLeastMessage - 1));
-  EXPECT_FALSE(pair.begin(0, kBytes + 1));
-  EXPECT_TRUE(pair.begin(0, kBytes));
+  EXPECT_FALSE(pair.begin(0, kShuttleBytes + 1));
+  EXPECT_TRUE(pair.begin(0, kShuttleBytes));
 }
 
 // Places come from a peer.
 TEST(Shuttles, HaveNothingAtAPlaceBehindTheirEnd) {
   Pair pair;
-  ASSERT_TRUE(pair.begin(0, kBytes));
+  ASSERT_TRUE(pair.begin(0, kShuttleBytes));
   const Shuttles::Place begin = pair.ends[0].shuttles.put(64, false);
-  EXPECT_NE(pair.ends[1].shuttles.at(begin, kBytes), nullptr);
-  EXPECT_EQ(pair.ends[1].shuttles.at(begin, kBytes + 1), nullptr);
+  EXPECT_NE(pair.ends[1].shuttles.at(begin, kShuttleBytes), nullptr);
+  EXPECT_EQ(pair.ends[1].shuttles.at(begin, kShuttleBytes + 1), nullptr);
   for (int place = 0; place <= 0xffff; ++place) {
     const std::byte* data = pair.ends[1].shuttles.at(static_cast<Shuttles::Place>(place), 64);
     if (data == nullptr) continue;
@@ -143,7 +143,7 @@ TEST(Shuttles, HaveNothingAtAPlaceBehindTheirEnd) {
 
 TEST(Shuttles, OfAnUnknownPeerHaveNothing) {
   Shuttles alone;
-  alone.set_bytes(kBytes);
+  alone.set_bytes(kShuttleBytes);
   for (int place = 0; place <= 0xffff; ++place) EXPECT_EQ(alone.at(static_cast<Shuttles::Place>(place), 64), nullptr);
   // More arrive than there are.
   for (int i = 0; i < 5; ++i) alone.taken(0xffff);

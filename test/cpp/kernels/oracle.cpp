@@ -31,17 +31,6 @@ struct Narrow {
   bool saturates;
 };
 
-Narrow narrow(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat16: return {16, 10, 15, true, false, false};
-    case DType::kBFloat16: return {16, 7, 127, true, false, false};
-    case DType::kFloat8E4M3FN: return {8, 3, 7, false, false, true};
-    case DType::kFloat8E4M3FNUZ: return {8, 3, 8, false, true, false};
-    case DType::kFloat8E5M2: return {8, 2, 15, true, false, false};
-    default: return {8, 2, 16, false, true, false};
-  }
-}
-
 double narrow_value(const Narrow& format, unsigned code) {
   const unsigned sign = code >> (format.width - 1);
   const unsigned magnitude = code & ((1u << (format.width - 1)) - 1);
@@ -62,17 +51,33 @@ double narrow_value(const Narrow& format, unsigned code) {
   return sign == 1 ? -value : value;
 }
 
-unsigned largest_finite(const Narrow& format) {
-  unsigned code = (1u << (format.width - 1)) - 1;
-  while (!std::isfinite(narrow_value(format, code))) --code;
-  return code;
+// A format and its largest finite number, which takes a walk through the codes to find.
+struct Format : Narrow {
+  Format(const Narrow& narrow) : Narrow(narrow), largest((1u << (narrow.width - 1)) - 1) {
+    while (!std::isfinite(narrow_value(narrow, largest))) --largest;
+  }
+  unsigned largest;
+};
+
+const Format& format_of(DType dtype) {
+  static const Format half(Narrow{16, 10, 15, true, false, false}), brain(Narrow{16, 7, 127, true, false, false});
+  static const Format e4m3fn(Narrow{8, 3, 7, false, false, true}), e4m3fnuz(Narrow{8, 3, 8, false, true, false});
+  static const Format e5m2(Narrow{8, 2, 15, true, false, false}), e5m2fnuz(Narrow{8, 2, 16, false, true, false});
+  switch (dtype) {
+    case DType::kFloat16: return half;
+    case DType::kBFloat16: return brain;
+    case DType::kFloat8E4M3FN: return e4m3fn;
+    case DType::kFloat8E4M3FNUZ: return e4m3fnuz;
+    case DType::kFloat8E5M2: return e5m2;
+    default: return e5m2fnuz;
+  }
 }
 
 // The nearest value in the list, of two equally near the one with an even code. One step above the largest finite
 // number stands for overflow.
-unsigned narrow_code(const Narrow& format, double value) {
+unsigned narrow_code(const Format& format, double value) {
   const unsigned sign_bit = 1u << (format.width - 1);
-  const unsigned largest = largest_finite(format);
+  const unsigned largest = format.largest;
   const double top = narrow_value(format, largest);
   if (std::isnan(value)) {
     if (format.unsigned_nan) return sign_bit;
@@ -89,8 +94,11 @@ unsigned narrow_code(const Narrow& format, double value) {
   unsigned low = 0, high = largest;  // narrow_value(low) <= magnitude, and so for every code below the answer
   while (low < high) {
     const unsigned middle = (low + high + 1) / 2;
-    (narrow_value(format, middle) <= magnitude ? low : high) =
-        narrow_value(format, middle) <= magnitude ? middle : middle - 1;
+    if (narrow_value(format, middle) <= magnitude) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
   }
   if (low < largest) {
     const double below = magnitude - narrow_value(format, low);
@@ -194,7 +202,7 @@ Value decode(DType dtype, const std::byte* memory) {
   Value value;
   std::memcpy(&value.bits, memory, size_of(dtype));
   if (info(dtype).kind == DTypeKind::kInteger) return value;
-  return {0, narrow_value(narrow(dtype), static_cast<unsigned>(value.bits)), 0};
+  return {0, narrow_value(format_of(dtype), static_cast<unsigned>(value.bits)), 0};
 }
 
 void encode(DType dtype, const Value& value, std::byte* memory) {
@@ -210,7 +218,7 @@ void encode(DType dtype, const Value& value, std::byte* memory) {
     default: break;
   }
   std::uint64_t bits = value.bits;
-  if (info(dtype).kind == DTypeKind::kFloating) bits = narrow_code(narrow(dtype), value.real);
+  if (info(dtype).kind == DTypeKind::kFloating) bits = narrow_code(format_of(dtype), value.real);
   std::memcpy(memory, &bits, size_of(dtype));
 }
 
