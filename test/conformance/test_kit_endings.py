@@ -74,16 +74,26 @@ def test_a_signal_to_the_whole_process_group_leaves_the_report(tmp_path: Path) -
     assert not list(scratch.glob("conformance-*"))
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("raise RuntimeError('cannot load libfoo.so')\n", "RuntimeError: cannot load libfoo.so"),
+        (
+            "class Mute(Exception):\n    def __str__(self): raise RuntimeError\nraise Mute\n",
+            "Mute: its text cannot be read, __str__ raised RuntimeError",
+        ),
+    ],
+)
 def test_a_module_that_cannot_be_imported_is_named_with_its_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    text: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "broken_backend.py").write_text("raise RuntimeError('cannot load libfoo.so')\n")
+    (tmp_path / "broken_backend.py").write_text(text)
     monkeypatch.syspath_prepend(str(tmp_path))
     words = ["--backend", "toy", "--import", "broken_backend", "--case", CASE, "--out", str(tmp_path)]
     assert cli.main(words) == 1
     result = json.loads((tmp_path / "result.json").read_text())
     assert verdicts(result) == {CASE: "error"}
-    assert result["cases"][0]["message"].endswith("RuntimeError: cannot load libfoo.so")
+    assert result["cases"][0]["message"].endswith(told)
 
 
 def test_what_a_rank_said_before_it_died_at_start_is_in_the_report(
@@ -103,6 +113,30 @@ def test_what_a_rank_said_before_it_died_at_start_is_in_the_report(
     (case,) = json.loads((tmp_path / "out/result.json").read_text())["cases"]
     assert case["verdict"] == "crash" and "exited with code 3" in case["message"]
     assert all("no room for the backend" in rank["traceback"] for rank in case["ranks"] if rank["outcome"] == "died")
+
+
+def test_an_all_reduce_that_kills_its_rank_is_no_verdict_for_other_operations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "killing.py").write_text(
+        "import os, signal\n"
+        "import torch.distributed as dist\n"
+        "from torch_customccl.conformance.mutants.reference import ReferenceGroup\n"
+        "class Killing(ReferenceGroup):\n"
+        "    def allreduce(self, tensors, opts):\n"
+        "        if self.rank() == 1:\n"
+        "            os.kill(os.getpid(), signal.SIGSEGV)\n"
+        "        return super().allreduce(tensors, opts)\n"
+        "dist.Backend.register_backend('killing', Killing, devices=['cpu'])\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    other = "coll/broadcast/ws2/f32/contiguous/n31/sync/world/first"
+    words = ["--backend", "killing", "--import", "killing", "--case", CASE, "--case", other]
+    assert cli.main([*words, "--out", str(tmp_path / "out")]) == 1
+    result = json.loads((tmp_path / "out/result.json").read_text())
+    assert verdicts(result) == {CASE: "crash", other: "pass"}
+    (crashed,) = (case for case in result["cases"] if case["id"] == CASE)
+    assert crashed["message"].startswith("rank 1: rank process killed by SIGSEGV")
 
 
 @pytest.mark.parametrize(

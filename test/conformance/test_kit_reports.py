@@ -77,6 +77,8 @@ def test_a_result_file_is_read_back_and_a_newer_one_refused(tmp_path: Path) -> N
     packed = tmp_path / "result.json.gz"
     assert main(["pack", str(path), str(packed)]) == 0
     assert result_file.load(packed) == ALL
+    assert main(["pack", str(path), str(tmp_path / "packed.json")]) == 2
+    assert not (tmp_path / "packed.json").exists()
     path.write_text(json.dumps({**ALL, "schema_version": 99}))
     with pytest.raises(ValueError, match="schema version 99"):
         result_file.load(path)
@@ -155,6 +157,16 @@ def test_compare_puts_regressions_first(tmp_path: Path) -> None:
     assert [row[1:] for row in stopped.regressions] == [("wrong_result", "not_run")], "what it was is no longer known"
     with pytest.raises(ValueError, match="tier differs"):
         compare.compare(before, made(Verdict.PASS, tier="full"))
+
+
+def test_a_case_that_the_later_run_lacks_no_longer_ran(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    paths = [tmp_path / name for name in ("a.json", "b.json")]
+    for path, each in zip(paths, (made(Verdict.PASS, Verdict.HANG), made(Verdict.PASS)), strict=True):
+        result_file.save(each, path)
+    assert main(["compare", *map(str, paths)]) == 1
+    assert "regression  coll/all_reduce/ws2/case1: hang -> not_run" in capsys.readouterr().out
+    assert main(["compare", *map(str, paths), "--force"]) == 0
+    assert "0 regressions, 0 other changes, 0 added, 1 deleted, 1 unchanged" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -181,6 +181,11 @@ def test_a_mistake_of_the_caller_is_told_before_anything_runs(
     assert told in capsys.readouterr().err.replace("\n", "")
 
 
+def test_the_help_names_every_command() -> None:
+    told = cli._parser().format_help()
+    assert all(name in told for name in ("compare", "matrix", "contract", "selftest", "pack"))
+
+
 def test_a_repro_line_starts_the_ranks_as_the_run_did() -> None:
     words = ["--backend", "toy", "--env", "A=b c", "--pg-options", "module:function"]
     request = cli._request(cli._parser().parse_args(words))

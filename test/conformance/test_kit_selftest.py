@@ -6,7 +6,7 @@ import fnmatch
 
 import pytest
 
-from torch_customccl.conformance import registry
+from torch_customccl.conformance import cli, registry, selftest
 from torch_customccl.conformance.model import Verdict
 from torch_customccl.conformance.mutants import PLANTED
 from torch_customccl.conformance.mutants.planted import Mutant
@@ -38,6 +38,21 @@ def test_there_are_enough_mutants_and_the_quick_ones_leave_no_verdict_out() -> N
 def test_a_planted_bug_gets_its_verdict(mutant: Mutant) -> None:
     caught = judge_mutant(mutant)
     assert caught.right, f"{mutant.bug}: {caught.verdicts}, {caught.messages}"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"), [(["--repeat", "0"], "'0' is not 1 or more"), (["--out", "/proc/x.json"], "/proc/x.json")]
+)
+def test_a_mistake_of_the_caller_is_told_before_a_bug_is_judged(
+    words: list[str], told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(selftest, "judge_mutant", lambda *_: pytest.fail("a bug was judged"))
+    try:
+        code = cli.main(["selftest", *words])
+    except SystemExit as ended:
+        code = ended.code
+    assert code == cli.USAGE
+    assert told in capsys.readouterr().err.replace("\n", "")
 
 
 def test_the_reference_passes() -> None:

@@ -26,7 +26,6 @@ from .runner import Limits
 from .session import OFFICIAL_RUNS, Request, chosen_cases, run
 
 USAGE, HARNESS, INTERRUPTED = 2, 3, 130
-_COMMANDS = ("compare", "matrix", "contract", "selftest", "pack")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -34,7 +33,7 @@ def main(argv: list[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     console = Console(stderr=True)
     try:
-        if words and words[0] in _COMMANDS:
+        if words and words[0] in _COMMAND_FUNCTIONS:
             return _COMMAND_FUNCTIONS[words[0]](words[1:], console)
         return _run(words, console)
     except ChildProcessError as error:
@@ -61,7 +60,8 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _count(text: str) -> int:
+def count(text: str) -> int:
+    """How often: 1 or more."""
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not 1 or more")
     return int(text)
@@ -70,7 +70,7 @@ def _count(text: str) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m torch_customccl.conformance",
-        description="Judge a torch.distributed backend. Other commands: compare, matrix, contract, selftest.",
+        description="Judge a torch.distributed backend. Other commands: " + ", ".join(_COMMAND_FUNCTIONS) + ".",
     )
     add = parser.add_argument
     add("--backend", help="name as given to init_process_group")
@@ -79,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--tier", choices=[tier.value for tier in Tier], default=Tier.STANDARD.value)
     add("--profile", default="", help=f"comma-separated: {', '.join(PROFILES)}")
     add("--case", dest="cases", action="append", default=[], metavar="ID", help="case id or pattern; may be repeated")
-    add("--repeat", type=_count, default=1, help="run everything so many times; a changing verdict is flaky")
+    add("--repeat", type=count, default=1, help="run everything so many times; a changing verdict is flaky")
     add("--world-sizes", default="", metavar="N,N", help="only cases of these world sizes")
     add("--list", action="store_true", help="print the chosen cases and stop")
     add("--explain", metavar="CLAUSE", help="print a clause and its cases and stop")
@@ -90,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--env", type=_pair, action="append", default=[], metavar="K=V", help="environment of the ranks")
     add("--pg-options", default="", metavar="MODULE:FUNCTION", help="makes the pg_options of each rank")
     add("--launcher", default="", metavar="CMD", help='starts the ranks of a set, e.g. "mpirun -np {n} {cmd}"')
-    add("--lanes", type=_count, default=3, help="worker sets that run side by side")
+    add("--lanes", type=count, default=3, help="worker sets that run side by side")
     add("--selftest-score", type=Path, metavar="FILE", help="score written by selftest --out, shown in the reports")
     add("--official", action="store_true", help="three runs, no filter, every finding confirmed; a zip of all")
     return parser
@@ -201,7 +201,9 @@ def _compare(words: list[str], console: Console) -> int:
     parser = argparse.ArgumentParser(prog="python -m torch_customccl.conformance compare")
     parser.add_argument("before", type=Path)
     parser.add_argument("after", type=Path)
-    parser.add_argument("--force", action="store_true", help="compare different suite versions or tiers")
+    parser.add_argument(
+        "--force", action="store_true", help="other suite versions, tiers or filters; cases may be gone"
+    )
     args = parser.parse_args(words)
     difference = compare.compare(result.load(args.before), result.load(args.after), args.force)
     print(compare.as_text(difference))
@@ -256,6 +258,8 @@ def _pack(words: list[str], console: Console) -> int:
     parser.add_argument("target", type=Path, help="a name that ends in .json.gz")
     parser.add_argument("--selftest-score", type=Path, metavar="FILE", help="score written by selftest --out")
     args = parser.parse_args(words)
+    if not args.target.name.endswith(".json.gz"):
+        raise ValueError(f"{args.target}: the name must end in .json.gz")
     packed = portable(result.load(args.source))
     if args.selftest_score:
         packed["mutation_score"] = result.load_score(args.selftest_score)

@@ -34,8 +34,8 @@ class StartFailedError(Exception):
         self.outcomes = outcomes
 
 
-class ProbeHungError(Exception):
-    """The ranks made their group, but its first all_reduce never came back."""
+class ProbeLostError(Exception):
+    """The ranks made their group, but its first all_reduce never came back, or a rank died in it."""
 
 
 class WorkerSet:
@@ -52,20 +52,19 @@ class WorkerSet:
         if probe_s is not None and spec.init:
             self._probe_at_start(probe_s)
 
-    def _started(self, answers: list[Any]) -> list[Any]:
+    def _started(self, answers: list[Any]) -> None:
         failed = [outcome for outcome in answers if isinstance(outcome, RankOutcome)]
         if failed:
             self.kill()
             raise StartFailedError(failed)
-        return answers
 
     def _probe_at_start(self, probe_s: float) -> None:
         self._send("probe", None)
         answers = self._collect("probed", probe_s, grace_s=2.0)
-        if any(isinstance(answer, RankOutcome) and answer.outcome == "stuck" for answer in answers):
+        if any(isinstance(answer, RankOutcome) for answer in answers):
             self.kill()
-            raise ProbeHungError
-        self.sane = all(self._started(answers))
+            raise ProbeLostError
+        self.sane = all(answers)
 
     def run(self, case: Case, deadline_s: float) -> list[RankOutcome]:
         """Run a case on all ranks; every rank gets an outcome, whatever happens.
@@ -224,12 +223,12 @@ class Pool:
     def start(self, world_size: int, op_timeout_s: float, deadline_s: float, setup: dict[str, Any]) -> WorkerSet:
         """A new worker set. Raises StartFailedError if the backend cannot make its group.
 
-        Each set is probed with one all_reduce; where that never came back, sets of this size are no longer probed.
+        Each set is probed with one all_reduce; where that hung or a rank died, sets of this size are no longer probed.
         """
         if world_size not in self._mute:
             try:
                 return WorkerSet(self._start, self._spec(world_size, op_timeout_s, setup), deadline_s)
-            except ProbeHungError:
+            except ProbeLostError:
                 self._mute.add(world_size)
         return WorkerSet(self._start, self._spec(world_size, op_timeout_s, setup), None)
 

@@ -10,11 +10,13 @@ from pathlib import Path
 
 from rich.console import Console
 
+from .cli import count
 from .model import Tier
 from .mutants import PLANTED
 from .mutants.planted import Mutant
 from .mutants.wrong_places import LEAK_PREFIX
 from .plan import Selection
+from .report import writer
 from .report.result import Result
 from .runner import Limits
 from .session import Request, run
@@ -79,9 +81,11 @@ def main(words: list[str], console: Console) -> int:
     """``selftest``: exit 0 if every mutant is caught."""
     parser = argparse.ArgumentParser(prog="python -m torch_customccl.conformance selftest")
     parser.add_argument("--quick", action="store_true", help="leave out mutants that cost hangs or gigabytes")
-    parser.add_argument("--repeat", type=int, default=1, help="run so many times; verdicts must not change")
+    parser.add_argument("--repeat", type=count, default=1, help="run so many times; verdicts must not change")
     parser.add_argument("--out", type=Path, help="write the score as JSON; runs then show it with --selftest-score")
     args = parser.parse_args(words)
+    if args.out:
+        writer.check_file(args.out)
     mutants = tuple(mutant for mutant in PLANTED if not (args.quick and mutant.slow))
     runs = [score(mutants, console) for _ in range(args.repeat)]
     same = all([row.verdicts for row in rows] == [row.verdicts for row in runs[0]] for rows in runs)

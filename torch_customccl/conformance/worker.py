@@ -150,11 +150,15 @@ def _prepare(spec: WorkerSpec, rank: int) -> None:
 
 
 def _raised(rank: int, error: BaseException) -> RankOutcome:
+    try:
+        text = str(error)
+    except Exception as failed:
+        text = f"its text cannot be read, __str__ raised {type(failed).__name__}"
     return RankOutcome(
         rank,
         "raised",
         exc_type=type(error).__name__,
-        message=(str(error) if isinstance(error, CallersMistakeError) else f"{type(error).__name__}: {error}")[:2000],
+        message=(text if isinstance(error, CallersMistakeError) else f"{type(error).__name__}: {text}")[:2000],
         traceback="".join(traceback.format_exception(error))[-4000:],
     )
 

@@ -1,4 +1,7 @@
-"""What changed between two runs, regressions first. A case that no longer ran is one, whatever it was before."""
+"""What changed between two runs, regressions first.
+
+A case that no longer ran is one, whatever it was before, also where the later run lacks it.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,10 @@ class Difference:
 
 
 def compare(before: Result, after: Result, force: bool = False) -> Difference:
-    """Compare verdict by verdict. Different suite versions or tiers are refused unless forced."""
+    """Compare verdict by verdict. Different suite versions or tiers are refused unless forced.
+
+    ``force``: the later run need not have all cases of the earlier one.
+    """
     for what in ("version", "tier"):
         if before["suite"][what] != after["suite"][what] and not force:
             raise ValueError(
@@ -29,6 +35,8 @@ def compare(before: Result, after: Result, force: bool = False) -> Difference:
             )
     old = {case["id"]: case["verdict"] for case in before["cases"]}
     new = {case["id"]: case["verdict"] for case in after["cases"]}
+    if not force:
+        new = dict.fromkeys(old, Verdict.NOT_RUN.value) | new
     difference = Difference(
         added=[(name, new[name]) for name in new if name not in old],
         deleted=[(name, old[name]) for name in old if name not in new],

@@ -18,11 +18,16 @@ _NAMES = ("result.json", "summary.md", "junit.xml", "report.html", "official.zip
 def check_writable(folder: Path) -> None:
     """Make the folder; raises OSError if a report cannot be written there."""
     folder.mkdir(parents=True, exist_ok=True)
-    for path in (folder / name for name in _NAMES):
-        new = not path.exists()
-        path.open("ab").close()
-        if new:
-            path.unlink()
+    for name in _NAMES:
+        check_file(folder / name)
+
+
+def check_file(path: Path) -> None:
+    """Raises OSError if this file cannot be written; leaves everything as it is."""
+    new = not path.exists()
+    path.open("ab").close()
+    if new:
+        path.unlink()
 
 
 def write_all(made: Result, folder: Path, packed: bool) -> None:
