@@ -26,7 +26,7 @@ PreparedCall CustomBackend::prepare_all_gather_list(const Tensors& outputs, cons
                     input.sizes(), ")");
   PreparedCall prepared(Op::kAllGather);
   prepared.add_input(input);
-  for (const at::Tensor& output : outputs) prepared.add_output(output);
+  prepared.add_outputs(outputs);
   prepared.copy_overlapped_inputs(getRank());
   prepared.set_timeout(options.timeout);
   return prepared;
@@ -102,7 +102,7 @@ CustomBackend::WorkPtr CustomBackend::gather(std::vector<Tensors>& outputs, Tens
   if (root) {
     TORCH_CHECK_VALUE(outputs[0].size() == size(), "customccl: gather needs one output tensor per rank: got ",
                       outputs[0].size(), " in a group of ", size());
-    for (const at::Tensor& output : outputs[0]) prepared.add_output(output);
+    prepared.add_outputs(outputs[0]);
     const at::Tensor& own = outputs[0][static_cast<std::size_t>(getRank())];
     TORCH_CHECK_VALUE(own.numel() == inputs[0].numel(), "customccl: gather got an output of ", own.numel(),
                       " elements for the root's own input of ", inputs[0].numel());
@@ -176,7 +176,7 @@ CustomBackend::WorkPtr CustomBackend::alltoall(Tensors& outputs, Tensors& inputs
                     " and ", outputs.size(), " in a group of ", size());
   PreparedCall prepared(Op::kAllToAll);
   for (const at::Tensor& input : inputs) prepared.add_input(input);
-  for (const at::Tensor& output : outputs) prepared.add_output(output);
+  prepared.add_outputs(outputs);
   prepared.check_own_block(getRank());
   prepared.copy_overlapped_inputs(getRank());
   prepared.set_timeout(options.timeout);

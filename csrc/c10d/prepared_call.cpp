@@ -90,6 +90,21 @@ void PreparedCall::check_overlap(const at::Tensor& output) const {
       output.sizes(), ", strides ", output.strides(), "). Use clone()");
 }
 
+// Of one that is not contiguous only the first element is looked at: the rows of such tensors may lie between each other.
+void PreparedCall::check_apart() const {
+  const std::size_t element = size_of(call_.dtype);
+  c10::SmallVector<Extent, 8> extents;
+  for (const View& view : outputs_) {
+    if (view.count == 0) continue;
+    extents.push_back(view.contiguous() ? customccl::extent_of(view, element) : Extent{view.data, view.data + element});
+  }
+  std::ranges::sort(extents, {}, &Extent::begin);
+  const auto met = std::ranges::adjacent_find(extents, [](const Extent& a, const Extent& b) { return a.meets(b); });
+  TORCH_CHECK_VALUE(
+      met == extents.end(), "customccl: ", op_name(call_),
+      " cannot write to output tensors that share memory, as in [tensor] * size. Give each rank's its own");
+}
+
 View PreparedCall::view_of(const at::Tensor& tensor, bool output) {
   if (C10_UNLIKELY(!is_plain(tensor))) check_kind(tensor);  // says what is wrong, if anything is
   const DType dtype = dtype_of(tensor.scalar_type());

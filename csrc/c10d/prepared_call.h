@@ -27,6 +27,11 @@ class PreparedCall {
   // The tensor's elements in logical order. Outputs must not overlap themselves.
   void add_input(const at::Tensor& tensor) { inputs_.push_back(view_of(tensor, false)); }
   void add_output(const at::Tensor& tensor) { outputs_.push_back(view_of(tensor, true)); }
+  // One per rank. They must not overlap each other either.
+  void add_outputs(const std::vector<at::Tensor>& tensors) {
+    for (const at::Tensor& tensor : tensors) add_output(tensor);
+    check_apart();
+  }
   // In place: the output is the input, too.
   void use_output_as_input() { in_place_ = true; }
   // `parts` equal blocks, in logical order.
@@ -90,6 +95,7 @@ class PreparedCall {
   [[gnu::hot]] View view_of(const at::Tensor& tensor, bool output);
   void check_kind(const at::Tensor& tensor) const;
   void check_overlap(const at::Tensor& output) const;
+  void check_apart() const;
   void take_dtype(DType dtype) {
     if (C10_UNLIKELY(has_dtype_ && dtype != call_.dtype)) refuse_dtype(dtype);
     call_.dtype = dtype;

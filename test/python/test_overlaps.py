@@ -6,6 +6,8 @@ import pytest
 import torch
 import torch.distributed as dist
 from harness.oracle import bits
+from harness.rank import error_of
+from harness.settings import BACKEND
 
 COUNTS = (1, 3, 12, 500, 40_000, 300_001)  # in the line of a flag, in one chunk, in many
 
@@ -179,3 +181,35 @@ def test_an_output_without_elements_hides_no_other(ranks):
         check(torch.cat(second), torch.cat(wanted), "the second of two")
 
     ranks(3).run(body)
+
+
+@pytest.mark.skipif(BACKEND != "customccl", reason="gloo lets one win")
+@pytest.mark.parametrize("outputs", ["one tensor", "parts that overlap", "one strided tensor"])
+@pytest.mark.parametrize("op", ["all_gather", "gather", "all_to_all"])
+def test_outputs_that_share_memory_are_refused(ranks, op, outputs):
+    def body(rank, size, op, kind):
+        memory = torch.zeros(4, 2 * size)
+        shared = {
+            "one tensor": [memory[0, :2]] * size,
+            "parts that overlap": [memory[0, each : each + 2] for each in range(size)],
+            "one strided tensor": [memory[:2, 0]] * size,
+        }[kind]
+        apart = [memory[:2, each] for each in range(size)]  # rows between each other's
+        mine = torch.full((2,), float(rank + 1))
+
+        def call(outputs: list[torch.Tensor]) -> None:
+            if op == "all_gather":
+                dist.all_gather(outputs, mine)
+            elif op == "gather":
+                dist.gather(mine, outputs if rank == 0 else None, dst=0)
+            else:
+                dist.all_to_all(outputs, [mine] * size)
+
+        if op != "gather" or rank == 0:
+            assert "output tensors that share memory" in str(error_of(lambda: call(shared)))
+            assert memory.eq(0).all()
+        call(apart)
+        if op != "gather" or rank == 0:
+            assert memory[:2, :size].tolist() == [[float(each + 1) for each in range(size)]] * 2
+
+    ranks(3).run(body, op, outputs)
