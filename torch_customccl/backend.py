@@ -54,7 +54,7 @@ def make_backend(
 
 
 def meet(
-    keys: dist.Store,
+    keys: Any,
     rank: int,
     size: int,
     timeout: timedelta,
@@ -64,15 +64,18 @@ def meet(
     options: Any = None,
     given_up: Any = None,
 ) -> Any:
-    """make_backend() in a store that no other group uses. `given_up`: the shim's GivenUp, by which others end it."""
+    """make_backend() where `keys`, the shim's GroupKeys, say: its `part` is where they met, afterwards.
+
+    given_up: the shim's GivenUp, by which others end it.
+    """
     module = shim()
     ours = options if isinstance(options, module.Options) else None
     world = list(global_ranks) or list(range(size))
     try:
         backend = module.create_backend(keys, rank, size, timeout, name, world, ours, given_up)
     except dist.DistNetworkError as error:  # raised on every rank of the group, or on none
-        return over_gloo(keys, rank, size, timeout, name, str(error))
-    _clean_up(keys, rank)
+        return over_gloo(keys.part, rank, size, timeout, name, str(error))
+    _clean_up(keys.part, rank)
     return backend
 
 
@@ -96,28 +99,20 @@ def create_group(
     return group
 
 
-def own_keys(store: dist.Store, rank: int) -> dist.Store:
-    """A part of `store` that no earlier group on the same store used.
-
-    Destroying and making a group again on one store reuses torch's key prefixes, and a rank that reads its
-    predecessor's keys would connect to nobody. Each rank counts its own groups on this store; ranks make them in
-    the same order, so they agree.
-    """
-    return dist.PrefixStore(f"{store.add(_count_key(rank), 1)}", store)
+def own_keys(store: dist.Store, rank: int) -> Any:
+    """The shim's GroupKeys of the next group in `store`: a part of it that no earlier group used."""
+    return shim().GroupKeys(store, rank)
 
 
 def latest_keys(store: dist.Store, timeout: timedelta, name: str) -> dist.Store:
     """The part of `store` that the group made there last has, for a process that has not made it. Waits for one."""
-    if poll(lambda: store.check([_count_key(0)]) or None, timeout) is None:
+    count = "groups_of_rank/0"  # csrc/c10d/group_keys.h
+    if poll(lambda: store.check([count]) or None, timeout) is None:
         raise dist.DistStoreError(
             f"customccl: there is no group {name!r} in this store, and none came within {timeout.total_seconds():g} s. "
             "Its first members make it with create_group(): check the name, and that they use the same store"
         )
-    return dist.PrefixStore(f"{store.add(_count_key(0), 0)}", store)
-
-
-def _count_key(rank: int) -> str:
-    return f"groups_of_rank_{rank}"
+    return dist.PrefixStore(f"{store.add(count, 0)}", store)
 
 
 def _deferred(options: Any) -> Any:

@@ -297,4 +297,4 @@ def _meet(store: dist.Store, rank: int, name: str, timeout: timedelta, ranks: Se
     keys = own_keys(store, rank)
     backend = meet(keys, rank, len(ranks), timeout, name=name, global_ranks=ranks)
     names = [str(member) for member in range(len(ranks))]
-    return Group(keys, name, timeout, backend, names, names[rank], ranks=ranks)
+    return Group(keys.part, name, timeout, backend, names, names[rank], ranks=ranks)

@@ -214,8 +214,8 @@ class Change:
             self._meet_at(digest, SHORTEST).shutdown()
 
     def _meet_at(self, digest: str, limit: timedelta) -> Any:
-        place, size = dist.PrefixStore(f"meet/{digest}", self._place), len(self.members)
-        rank = self.members.index(self.me)
+        place = shim().GroupKeys(dist.PrefixStore(f"meet/{digest}", self._place))
+        rank, size = self.members.index(self.me), len(self.members)
         given_up = None if limit is SHORTEST else self._given_up
         return meet(place, rank, size, limit, name=self._group_name, global_ranks=range(size), given_up=given_up)
 

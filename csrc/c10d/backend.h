@@ -34,9 +34,9 @@ class CustomBackend final : public ::c10d::Backend {
 
   using StorePtr = c10::intrusive_ptr<::c10d::Store>;
 
-  // Meets the other ranks in `store`; done within options.timeout or throws. Options of another backend mean the defaults.
+  // Meets the other ranks where `keys` say; done within spec.timeout or throws. Options of another backend mean the defaults.
   // `given_up`: another thread's way to end that (store_bootstrap.h).
-  static c10::intrusive_ptr<CustomBackend> create(const StorePtr& store, const GroupSpec& spec,
+  static c10::intrusive_ptr<CustomBackend> create(GroupKeys& keys, const GroupSpec& spec,
                                                   const c10::intrusive_ptr<::c10d::Backend::Options>& options,
                                                   std::shared_ptr<const GivenUp> given_up = nullptr);
   // Meets nobody: refuses every operation until reconfigure().
@@ -190,6 +190,8 @@ class CustomBackend final : public ::c10d::Backend {
   // Whether anybody but the profiler may be listening, or ever was.
   bool watched() const { return watched_.load(std::memory_order_relaxed); }
 
+  static c10::intrusive_ptr<CustomBackend> create_in(const StorePtr& store, const GroupSpec& spec,
+                                                     const OptionsPtr& options);
   static c10::intrusive_ptr<CustomOptions> own_options(const GroupSpec& spec, const OptionsPtr& given);
   void adopt(std::shared_ptr<Communicator> group);
 

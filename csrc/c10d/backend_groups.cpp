@@ -9,17 +9,6 @@
 
 namespace customccl::torch_shim {
 
-namespace {
-
-// A part of `store` that no earlier group there used: a parent that serves two kinds of devices is split once for each, with one
-// store. Members count alike, each for itself (so does own_keys() in torch_customccl/backend.py).
-c10::intrusive_ptr<::c10d::Store> own_keys(const c10::intrusive_ptr<::c10d::Store>& store, int rank) {
-  const std::int64_t count = store->add("groups_of_rank_" + std::to_string(rank), 1);
-  return c10::make_intrusive<::c10d::PrefixStore>(std::to_string(count), store);
-}
-
-}  // namespace
-
 c10::intrusive_ptr<CustomOptions> CustomBackend::own_options(const GroupSpec& spec, const OptionsPtr& given) {
   const auto* ours = dynamic_cast<const CustomOptions*>(given.get());
   auto own = ours != nullptr ? c10::make_intrusive<CustomOptions>(*ours) : c10::make_intrusive<CustomOptions>();
@@ -29,13 +18,23 @@ c10::intrusive_ptr<CustomOptions> CustomBackend::own_options(const GroupSpec& sp
   return own;
 }
 
-c10::intrusive_ptr<CustomBackend> CustomBackend::create(const StorePtr& store, const GroupSpec& spec,
+c10::intrusive_ptr<CustomBackend> CustomBackend::create(GroupKeys& keys, const GroupSpec& spec,
                                                         const OptionsPtr& options,
                                                         std::shared_ptr<const GivenUp> given_up) {
-  StoreBootstrap bootstrap(store, std::move(given_up));
+  StoreBootstrap bootstrap(keys, spec.timeout, std::move(given_up));
   std::shared_ptr<Communicator> group;
-  check(Communicator::create(spec, bootstrap, group));
-  return c10::make_intrusive<CustomBackend>(std::move(group), store, own_options(spec, options));
+  Status status;
+  do status = Communicator::create(spec, bootstrap, group);
+  while (!status.ok() && bootstrap.has_moved());
+  check(status);
+  return c10::make_intrusive<CustomBackend>(std::move(group), keys.part(), own_options(spec, options));
+}
+
+// A part of `store`, as a parent that serves two kinds of devices is split once for each, with one store.
+c10::intrusive_ptr<CustomBackend> CustomBackend::create_in(const StorePtr& store, const GroupSpec& spec,
+                                                           const OptionsPtr& options) {
+  GroupKeys keys(store, spec.rank);
+  return create(keys, spec, options);
 }
 
 CustomBackend::BackendPtr CustomBackend::split(const StorePtr& store, const std::vector<int>& ranks,
@@ -53,8 +52,7 @@ CustomBackend::BackendPtr CustomBackend::split(const StorePtr& store, const std:
     if (ranks[i] == getRank()) spec.rank = static_cast<int>(i);
   }
   if (spec.rank < 0) return nullptr;
-  const int own = spec.rank;
-  return create(own_keys(store, own), spec, options);
+  return create_in(store, spec, options);
 }
 
 CustomBackend::BackendPtr CustomBackend::merge(const StorePtr& store, const OptionsPtr& options, const int& rank,
@@ -67,7 +65,7 @@ CustomBackend::BackendPtr CustomBackend::merge(const StorePtr& store, const Opti
   spec.name = options && !options->group_name.empty() ? options->group_name : group_->spec().name + "/merge";
   spec.timeout = options ? to_limit(options->timeout) : group_->spec().timeout;
   for (int member = 0; member < size; ++member) spec.global_ranks.push_back(member);
-  return create(own_keys(store, rank), spec, options);
+  return create_in(store, spec, options);
 }
 
 CustomBackend::BackendPtr CustomBackend::shrink(const std::vector<std::int64_t>& ranks_to_exclude, int /*flags*/,

@@ -26,7 +26,7 @@ namespace customccl::torch_shim {
 
 namespace {
 
-c10::intrusive_ptr<::c10d::Backend> create_backend(const c10::intrusive_ptr<::c10d::Store>& store, int rank, int size,
+c10::intrusive_ptr<::c10d::Backend> create_backend(GroupKeys& keys, int rank, int size,
                                                    std::chrono::milliseconds timeout, const std::string& name,
                                                    const std::vector<int>& global_ranks,
                                                    const c10::intrusive_ptr<CustomOptions>& options,
@@ -37,8 +37,8 @@ c10::intrusive_ptr<::c10d::Backend> create_backend(const c10::intrusive_ptr<::c1
                     " global ranks were given for a group of ", size);
   TORCH_CHECK_VALUE(timeout.count() > 0, "customccl: a timeout must be positive, not ", timeout.count(), " ms");
   const GroupSpec spec{name, rank, size, global_ranks, to_limit(timeout)};
-  return options && options->deferred() ? CustomBackend::create_unconnected(store, spec, options)
-                                        : CustomBackend::create(store, spec, options, std::move(given_up));
+  return options && options->deferred() ? CustomBackend::create_unconnected(keys.part(), spec, options)
+                                        : CustomBackend::create(keys, spec, options, std::move(given_up));
 }
 
 // Python says it as an ImportError, of which torch_customccl/_loader.py makes a sentence with the command that builds both anew.
@@ -51,6 +51,22 @@ void check_library() {
 
 c10::intrusive_ptr<CustomOptions> copy_options(const CustomOptions& options) {
   return c10::make_intrusive<CustomOptions>(options);
+}
+
+void bind_meeting(py::module_& module) {
+  // Ends a create_backend() of another thread that waits for ranks which have not come.
+  py::class_<GivenUp, std::shared_ptr<GivenUp>>(module, "GivenUp")
+      .def(py::init([] { return std::make_shared<GivenUp>(false); }))
+      .def("give_up", [](GivenUp& given_up) { given_up = true; });
+  using StorePtr = GroupKeys::StorePtr;
+  py::class_<GroupKeys>(module, "GroupKeys", "The part of a store in which the ranks of a group meet.")
+      .def(py::init<StorePtr, int>(), py::arg("store"), py::arg("rank"), py::call_guard<py::gil_scoped_release>(),
+           "A part of `store` that `rank` has not used.")
+      .def(py::init<StorePtr>(), py::arg("part"), "All of `part`, in which nothing else meets.")
+      .def_property_readonly("part", &GroupKeys::part);
+  module.def("create_backend", &create_backend, py::arg("keys"), py::arg("rank"), py::arg("size"), py::arg("timeout"),
+             py::arg("group_name"), py::arg("global_ranks"), py::arg("options") = nullptr,
+             py::arg("given_up") = nullptr, py::call_guard<py::gil_scoped_release>());
 }
 
 }  // namespace
@@ -95,13 +111,7 @@ void bind(py::module_& module) {
       .def("_add_ephemeral_timeout", &CustomBackend::addEphemeralTimeout, py::arg("timeout"))
       // new_group() calls it on the default group of ranks outside the new group: nothing is to be done there.
       .def("perform_nocolor_split", [](CustomBackend&, const py::object&) {}, py::arg("device"));
-  // Ends a create_backend() of another thread that waits for ranks which have not come.
-  py::class_<GivenUp, std::shared_ptr<GivenUp>>(module, "GivenUp")
-      .def(py::init([] { return std::make_shared<GivenUp>(false); }))
-      .def("give_up", [](GivenUp& given_up) { given_up = true; });
-  module.def("create_backend", &create_backend, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"),
-             py::arg("group_name"), py::arg("global_ranks"), py::arg("options") = nullptr,
-             py::arg("given_up") = nullptr, py::call_guard<py::gil_scoped_release>());
+  bind_meeting(module);
   module.attr("build_stamp") = std::string(kBuildStamp);
   module.def("tensor_of_buffer", &tensor_of_buffer, py::arg("object"), py::arg("writable"));
   bind_standalone_group(module);

@@ -1,29 +1,43 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 
-#include "c10d/compat.h"
+#include "c10d/group_keys.h"
 #include "host/bootstrap.h"
 
 namespace customccl::torch_shim {
 
 using GivenUp = std::atomic<bool>;
 
-// Meets the other ranks in a c10d Store (TCPStore, FileStore, HashStore, PrefixStore, or one written in Python).
+// Meets the other ranks in a c10d Store (TCPStore, FileStore, HashStore, PrefixStore, or one written in Python). What a rank puts there
+// bears the moment when it did so.
 class StoreBootstrap final : public Bootstrap {
  public:
-  // `given_up`: told by another thread, ends what is awaited here; may be nullptr.
-  StoreBootstrap(c10::intrusive_ptr<::c10d::Store> store, std::shared_ptr<const GivenUp> given_up)
-      : store_(std::move(store)), given_up_(std::move(given_up)) {}
+  // `given_up`: told by another thread, ends what is awaited here; may be nullptr. `limit`: of all that is awaited here.
+  StoreBootstrap(GroupKeys& keys, Nanos limit, std::shared_ptr<const GivenUp> given_up)
+      : keys_(keys), limit_(limit), given_up_(std::move(given_up)) {}
   Status put(const std::string& key, const std::string& value) override;
   Status get(const std::string& key, const Deadline& deadline, std::string& value) override;
+  void replace(const std::string& key, const std::string& value) override;
+  bool outdated(const std::string& key) override;
+  Status get_other(const std::string& key, const std::string& seen, const Deadline& deadline,
+                   std::string& value) override;
+
+  // Since it was asked last: did a wait end with kAborted as another rank is ahead? Then the ranks meet where `keys` are now.
+  bool has_moved() { return std::exchange(moved_, false); }
 
  private:
-  Status await(const std::string& key, const Deadline& deadline);
+  // Waits for a value of `key` that is not `seen`.
+  Status await(const std::string& key, const std::string* seen, const Deadline& deadline, std::string& value);
+  bool read(const std::string& key, std::string& value);
 
-  c10::intrusive_ptr<::c10d::Store> store_;
+  GroupKeys& keys_;
+  Deadline limit_;
   std::shared_ptr<const GivenUp> given_up_;
+  std::map<std::string, std::string> moments_;  // key -> when what read() gave was put
+  bool moved_ = false;
 };
 
 }  // namespace customccl::torch_shim

@@ -103,7 +103,7 @@ enum {
   CUSTOMCCL_BAND = 5,      /* bool and integers */
   CUSTOMCCL_BOR = 6,       /* bool and integers */
   CUSTOMCCL_BXOR = 7,      /* bool and integers */
-  CUSTOMCCL_PREMUL_SUM = 8 /* the sum of factor * input; floats and complex */
+  CUSTOMCCL_PREMUL_SUM = 8 /* the sum of factor * input, each product rounded; floats and complex */
 };
 
 #define CUSTOMCCL_ANY_SOURCE (-1)

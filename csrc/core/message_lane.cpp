@@ -226,15 +226,29 @@ Status MessageLane::diagnose() const {
   return port_ == nullptr ? Status{} : port_->diagnose(awaited(false), mailbox_.waits_for_anybody());
 }
 
+template <class Diagnose>
+Status MessageLane::certain(Diagnose&& diagnose, Finished& finished) {
+  Status status = believe(std::forward<Diagnose>(diagnose), [&] {
+    while (advance(finished) && finished.failure.ok()) {
+    }
+    return finished.failure.ok();
+  });
+  return finished.failure.ok() ? status : finished.failure;
+}
+
+void MessageLane::inspect_unawaited() {
+  if (port_ == nullptr || !mutex_.try_lock()) return;
+  Finished finished;
+  protect(finished, [&] {
+    if (!running()) return;
+    Status status = certain([&] { return port_->diagnose({}, true); }, finished);
+    if (status.code != Code::kPeerLeft) finished.failure = std::move(status);
+  });
+  leave(finished);
+}
+
 Status MessageLane::find_failure(Finished& finished) {
-  Status status = believe([&] { return diagnose(); },
-                          [&] {
-                            while (advance(finished) && finished.failure.ok()) {
-                            }
-                            return finished.failure.ok();
-                          });
-  if (!finished.failure.ok()) return finished.failure;
-  if (!status.ok()) return status;
+  if (Status status = certain([&] { return diagnose(); }, finished); !status.ok()) return status;
   Status late;
   for_each_held([&](const Task& task) {
     if (late.ok() && !listens(task) && task.deadline().passed()) late = group_.timed_out(awaited_by(task));

@@ -44,6 +44,9 @@ class MessageLane final : public Lane {
   std::size_t parcel_limit() const { return std::min(kParcelLimit, eager_limit_); }
   // The message that a recv like this would get now: its source (the result; -1: none) and size.
   int probe(const Call& recv, std::uint64_t& bytes);
+  // For who looks without waiting, which inspect() does not serve: finds a member's death, or its failure. Not that all have left, as
+  // who looks again and again may be about to leave, too.
+  void inspect_unawaited();
   // A parcel that nobody has looked at goes back to where it was, or to who waits for it.
   void give_back(Message&& message);
   // Whether nothing is under way: whoever is here waits for a parcel that has not come.
@@ -160,6 +163,8 @@ class MessageLane final : public Lane {
   // Ranks that a pending task waits for; those that receive from anybody count for all ranks, or for none.
   std::vector<int> awaited(bool anybody) const;
   Status diagnose() const;
+  template <class Diagnose>
+  Status certain(Diagnose&& diagnose, Finished& finished);
   static bool listens(const Task& task) {
     return task.call().parcel && task.call().op == Op::kRecv && task.parcel() == nullptr;
   }

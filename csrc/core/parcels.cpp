@@ -103,7 +103,7 @@ Status Communicator::fetch(const Call& call, std::shared_ptr<Message> parcel) {
 int Communicator::probe(const Call& call, std::uint64_t& bytes) {
   if (inherited()) return -1;
   const int source = messages_->probe(call, bytes);
-  if (source < 0) messages_->inspect();
+  if (source < 0) messages_->inspect_unawaited();
   return source;
 }
 

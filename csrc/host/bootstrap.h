@@ -16,6 +16,15 @@ class Bootstrap {
   virtual Status put(const std::string& key, const std::string& value) = 0;
   // Waits until somebody has put `key`. kTimeout when nobody has by the deadline.
   virtual Status get(const std::string& key, const Deadline& deadline, std::string& value) = 0;
+  // Whether what get() gave for `key` was put before this process began, so that another process can be its rank by now.
+  virtual bool outdated(const std::string& /*key*/) { return false; }
+  // Of `key`, for which get() gave `seen`, from a process that is gone: what another one puts there. Looks once at least.
+  virtual Status get_other(const std::string& key, const std::string& seen, const Deadline& deadline,
+                           std::string& value) {
+    if (Status status = get(key, deadline, value); !status.ok()) return status;
+    if (value == seen) return {Code::kTimeout, "nothing else of it came"};
+    return {};
+  }
   // Puts something else in the place of what this rank has put, as it gives up: for those who come later. Where nothing can be
   // replaced, what was put stays.
   virtual void replace(const std::string& key, const std::string& value) { static_cast<void>(put(key, value)); }

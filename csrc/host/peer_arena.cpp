@@ -46,19 +46,6 @@ class Registry {
   std::map<Id128, std::weak_ptr<PeerArena>> arenas_;
 };
 
-constexpr const char* kUnknown = "unknown";
-
-// Never destroyed: threads may still attach while the process exits.
-const std::string& boot_id() {
-  static const auto& once = *new std::string([] {
-    std::ifstream file("/proc/sys/kernel/random/boot_id");
-    std::string text;
-    std::getline(file, text);
-    return text.empty() ? std::string(kUnknown) : text;
-  }());
-  return once;
-}
-
 Status unreachable(const ArenaAddress& address, const std::string& why) {
   return {Code::kUnreachable, "process " + std::to_string(address.pid) + " on host " + address.host +
                                   " does not share memory with process " + std::to_string(::getpid()) + " on host " +
@@ -69,7 +56,7 @@ Status unreachable(const ArenaAddress& address, const std::string& why) {
 // namespace reach that. Machines made from one snapshot have the same boot id, so the name of the host must be the same, too.
 bool within_reach(const ArenaAddress& address) {
   return address.network != 0 && address.network == network_namespace() && address.boot_id == boot_id() &&
-         address.boot_id != kUnknown && address.host == host_name();
+         address.boot_id != "unknown" && address.host == host_name();
 }
 
 Status fetch_descriptor(const ArenaAddress& address, const Deadline& deadline, Fd& out) {

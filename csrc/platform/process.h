@@ -20,4 +20,12 @@ inline std::uint64_t fork_generation() { return fork_count.load(std::memory_orde
 
 std::string host_name();
 
+// Of this start of the machine; "unknown" where the system does not tell.
+const std::string& boot_id();
+
+// A moment as one word that every process of this host understands.
+std::string moment_now();
+// Whether `moment` lies before the start of this process. False when that cannot be known, as of another host's.
+bool before_this_process(const std::string& moment);
+
 }  // namespace customccl

@@ -55,6 +55,20 @@ def test_groups_over_some_processes_have_ranks_of_their_own(ranks):
     ranks(3).run(body)
 
 
+@pytest.mark.parametrize("sizes", [(3, 2, 3), (1, 3, 2, 3)])
+def test_a_group_grows_again_under_its_old_name(ranks, sizes):
+    """Who was not in the smaller one has counted fewer groups of that name, and meets the others all the same."""
+
+    def body(rank, size, sizes):
+        for members in sizes:
+            if rank < members:
+                with group(rank, members, "grows again") as made:
+                    assert total(made) == members * (members + 1) / 2
+            dist.barrier()
+
+    ranks(3).run(body, sizes)
+
+
 @pytest.mark.parametrize("names", [("left", "right"), ("same", "same")])
 def test_twins_stay_apart(ranks, names):
     def body(rank, size, names):

@@ -23,7 +23,9 @@ def limit_of(made):
 def test_operations_have_the_limit_of_the_group_not_that_of_the_meeting(ranks, gloo):
     def body(rank, size, gloo):
         if gloo:
-            group_change.meet = lambda keys, rank, size, timeout, **_: dist.ProcessGroupGloo(keys, rank, size, timeout)
+            group_change.meet = lambda keys, rank, size, timeout, **_: dist.ProcessGroupGloo(
+                keys.part, rank, size, timeout
+            )
         members = ["1", "0", "guest"]
         if rank == 2:
             made = join_group(store(), members, "guest", "limits", timeout=LIMIT / 2)

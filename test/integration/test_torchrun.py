@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from harness.programs import Program, environment, programs
 
-PROGRAM = str(Path(__file__).parent / "programs" / "dies_once.py")
+PROGRAMS = Path(__file__).parent / "programs"
 
 
 @pytest.mark.parametrize(
@@ -18,13 +18,26 @@ PROGRAM = str(Path(__file__).parent / "programs" / "dies_once.py")
 @pytest.mark.parametrize("death", ["SIGKILL", "exit"])
 def test_a_job_goes_on_after_one_rank_died_once(death, rendezvous):
     """The elastic agent keeps its store over restarts: a rank must not find its predecessor's addresses there."""
-    options = ["--nproc-per-node", "2", "--max-restarts", "1", *rendezvous]
+    output = restarted("dies_once.py", 2, rendezvous, TEST_DEATH=death)
+    for rank in range(2):
+        assert f"rank {rank} of 2, start 1: 6.0" in output, output
+
+
+@pytest.mark.parametrize(("moment", "victim"), [("world", 0), ("world", 1), ("group", 1)])
+def test_a_job_goes_on_after_one_rank_died_before_it_joined(moment, victim):
+    """The ranks do not agree then on how many groups there were, and what the others left lies where it comes to."""
+    output = restarted("dies_early.py", 2, ["--standalone"], TEST_MOMENT=moment, TEST_VICTIM=str(victim))
+    for rank in range(2):
+        assert f"rank {rank} of 2, start 1: 3.0 3.0" in output, output
+
+
+def restarted(name: str, size: int, rendezvous: list[str], **more: str) -> str:
+    options = ["--nproc-per-node", str(size), "--max-restarts", "1", "--monitor-interval", "0.1", *rendezvous]
 
     def launch() -> Program:
-        return Program(PROGRAM, *options, env=environment(TEST_DEATH=death), module="torch.distributed.run")
+        return Program(str(PROGRAMS / name), *options, env=environment(**more), module="torch.distributed.run")
 
     with programs([launch]) as (program,):
         ended = program.end()
     assert ended.exit_code == 0, ended.output
-    for rank in range(2):
-        assert f"rank {rank} of 2, start 1: 6.0" in ended.output, ended.output
+    return ended.output

@@ -7,7 +7,7 @@ import time
 
 import pytest
 import torch.distributed as dist
-from harness.rank import error_of
+from harness.rank import error_of, hear_parent, tell_parent
 from shared import LIMIT, group
 
 from torch_customccl import create_group, serve_store
@@ -59,3 +59,30 @@ def test_who_waits_for_an_endpoint_learns_that_the_group_was_closed():
     with pytest.raises(RuntimeError, match=r"endpoint\(\) of group 'closing', which was closed on this rank"):
         made.endpoint("nobody's")
     closing.join()
+
+
+@pytest.mark.parametrize("call", ["endpoint", "probe"])
+def test_who_looks_for_something_learns_that_a_member_died(ranks, call):
+    def body(rank, size, call):
+        made = group(rank, size, "dying")
+        made.barrier()
+        tell_parent("made")
+        if rank == 1:
+            hear_parent()
+
+        def look() -> None:
+            if call == "endpoint":
+                made.endpoint("rank 1 would open it", timeout=LIMIT)
+            while made.probe_message() is None:
+                time.sleep(0.001)
+
+        return [error_of(look) for _ in range(2)]
+
+    workers = ranks(2, fresh=True, init=False)
+    workers.start(body, call)
+    for rank in range(2):
+        workers.wait_for(rank, "made")
+    workers.kill(1)
+    outcome = workers.finish()[0]
+    for raised in outcome.value:
+        assert raised.is_a("DistBackendError") and "rank 1" in raised.text, raised.text

@@ -111,6 +111,11 @@ class Messages(Operations):
         peer = _ANY if src is None else self._checked(src, "src")
         return cast("tuple[int, int] | None", _shim.probe_message(self._messenger(), peer, tag))
 
+    def check_alive(self) -> None:
+        """Raises DistBackendError when the group has failed, or fails now, as a member is found dead."""
+        if isinstance(self._backend, _shim.CustomBackend):
+            _shim.probe_message(self._backend, _ANY, _BROADCAST_TAG)
+
     def _messenger(self) -> Any:
         if isinstance(self._backend, _shim.CustomBackend):
             return self._backend

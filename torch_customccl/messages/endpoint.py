@@ -67,7 +67,14 @@ class Endpoint:
         def of_a_member() -> tuple[str, int] | None:
             group.check_open("endpoint()")
             entry = _entry(store, name)
-            return entry if entry and entry[0] in group.members else None
+            if entry and entry[0] in group.members:
+                return entry
+            try:
+                group.check_alive()
+            except dist.DistBackendError:
+                group.check_open("endpoint()")  # it may be closed by now
+                raise
+            return None
 
         found = poll(of_a_member, limit)
         if found is None:

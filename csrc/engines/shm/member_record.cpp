@@ -27,6 +27,8 @@ std::string MemberRecord::failure(const Status& why) {
          ' ' + why.message().substr(0, kMost);
 }
 
+bool MemberRecord::tells_failure(const std::string& text) { return text.starts_with(kFailure); }
+
 std::string MemberRecord::to_text() const {
   std::ostringstream text;
   text << kFormat << ' ' << arena << ' ' << block_offset << ' ' << presence_offset << ' ' << presence << ' '

@@ -24,6 +24,7 @@ struct MemberRecord {
   std::string to_text() const;
   // What a rank that gave up shows instead: from_text() makes an error of it, with the same code and culprit.
   static std::string failure(const Status& why);
+  static bool tells_failure(const std::string& text);
   static Status from_text(const std::string& text, MemberRecord& out);
 };
 

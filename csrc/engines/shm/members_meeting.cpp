@@ -8,6 +8,7 @@
 #include "engines/shm/geometry.h"
 #include "engines/shm/member_record.h"
 #include "host/limbo.h"
+#include "platform/log.h"
 #include "platform/settings.h"
 
 // How the ranks of a group find each other, and what they agree on.
@@ -127,13 +128,24 @@ Status Members::look_up(int member, Bootstrap& bootstrap, const Deadline& deadli
 }
 
 Status Members::find(int member, Bootstrap& bootstrap, const Deadline& deadline) {
+  const std::string key = key_of_rank(member);
   std::string text;
   if (Status status = look_up(member, bootstrap, deadline, text); !status.ok()) return status;
-  Status status = learn(member, text, deadline);
-  if (status.code != Code::kPeerDied) return status;
-  std::string later;
-  const bool changed = look_up(member, bootstrap, deadline, later).ok() && later != text;
-  return changed ? learn(member, later, deadline) : status;
+  for (;;) {
+    Status status = learn(member, text, deadline);
+    if (status.ok()) return status;
+    const bool outdated = bootstrap.outdated(key);
+    const bool gone = status.code == Code::kPeerDied || status.code == Code::kPeerLeft;
+    if (!outdated && (!gone || MemberRecord::tells_failure(text))) return status;
+    if (outdated) {
+      log(LogLevel::kWarning, "rank " + std::to_string(global_rank(spec_.rank)) + ", group \"" + spec_.name + "\": " +
+                                  status.message() + ". That was before this process began: another is awaited.");
+    }
+    std::string later;
+    Status other = bootstrap.get_other(key, text, outdated ? deadline : Deadline(Nanos(0)), later);
+    if (!other.ok()) return other.code == Code::kAborted ? other : status;
+    text = std::move(later);
+  }
 }
 
 Status Members::learn(int member, const std::string& text, const Deadline& deadline) {

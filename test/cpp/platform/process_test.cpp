@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <set>
+#include <thread>
 
 #include "child.h"
 
@@ -32,6 +34,18 @@ TEST(Process, CountsTheForksSinceTheWatchBegan) {
   });
   EXPECT_EQ(child.wait(), 0);
   EXPECT_EQ(fork_generation(), 0U);
+}
+
+TEST(Process, KnowsWhetherAMomentLiesBeforeItsStart) {
+  const std::string earlier = moment_now();
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));  // longer than a tick
+  EXPECT_FALSE(before_this_process(earlier));
+  EXPECT_FALSE(before_this_process(moment_now()));
+  EXPECT_FALSE(before_this_process("another-boot:1"));
+  EXPECT_FALSE(before_this_process(boot_id() + ":"));
+  EXPECT_FALSE(before_this_process(""));
+  Child child([&] { return before_this_process(earlier) && !before_this_process(moment_now()) ? 0 : 1; });
+  EXPECT_EQ(child.wait(), 0);
 }
 
 TEST(Process, KnowsTheHost) { EXPECT_FALSE(host_name().empty()); }
