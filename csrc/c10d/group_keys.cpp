@@ -2,6 +2,8 @@
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
+#include <charconv>
+
 #include "host/bootstrap.h"
 
 namespace customccl::torch_shim {
@@ -10,9 +12,20 @@ GroupKeys::GroupKeys(StorePtr store, int rank) : store_(std::move(store)), own_k
   enter(store_->add(own_key_, 1));
 }
 
+// add() of nothing would make a FileStore grow with every look.
+std::int64_t GroupKeys::count_of(const std::string& key) const {
+  const std::string name = count_key(key);
+  if (!store_->check({name})) return 0;
+  const auto digits = store_->get(name);
+  const auto* text = reinterpret_cast<const char*>(digits.data());
+  std::int64_t count = 0;
+  std::from_chars(text, text + digits.size(), count);
+  return count;
+}
+
 bool GroupKeys::follow(const std::string& key) {
   if (!store_) return false;
-  const std::int64_t theirs = store_->add(count_key(key), 0);
+  const std::int64_t theirs = count_of(key);
   if (theirs <= number_) return false;
   enter(store_->add(own_key_, theirs - number_));
   return true;

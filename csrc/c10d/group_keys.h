@@ -32,6 +32,7 @@ class GroupKeys {
   bool follow(const std::string& key);
 
  private:
+  std::int64_t count_of(const std::string& key) const;
   void enter(std::int64_t number);
 
   StorePtr store_;  // null: there is one part only

@@ -63,7 +63,7 @@ bool rename_unless_there(const Fd& directory, const std::string& from, const std
 Status gave_up(const std::string& why) { return {Code::kAborted, "another rank gave up: " + why}; }
 
 Status twice(const std::string& key) {
-  return {Code::kInvalidArgument, "two ranks join as " + key + " with the same token"};
+  return {Code::kMismatch, "two ranks join as " + key + " with the same token"};
 }
 
 void pause(Nanos time) {

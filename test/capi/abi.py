@@ -9,7 +9,7 @@ from torch_customccl._c_interface import Call, Options, Token, last_error
 
 ALL_REDUCE, ALL_GATHER, ALL_TO_ALL, BARRIER, SEND, RECV = 0, 3, 7, 8, 9, 10
 INT64, FLOAT64 = 8, 12
-OK, INVALID_ARGUMENT, TIMEOUT, PEER_DIED, ABORTED, CLOSED, UNREACHABLE, SYSTEM = 0, 1, 3, 4, 6, 7, 8, 9
+OK, INVALID_ARGUMENT, MISMATCH, TIMEOUT, PEER_DIED, ABORTED, CLOSED, UNREACHABLE, SYSTEM = 0, 1, 2, 3, 4, 6, 7, 8, 9
 
 library = _c_interface.library()
 

@@ -146,7 +146,7 @@ def test_two_processes_as_the_same_rank(meeting):
     meeting.start(
         """
         comm = Comm(token, rank, size)
-        assert comm.code == INVALID_ARGUMENT and "two ranks join as rank/0" in last_error(), last_error()
+        assert comm.code == MISMATCH and "two ranks join as rank/0" in last_error(), last_error()
         """,
         0,
         2,

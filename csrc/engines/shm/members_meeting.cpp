@@ -134,9 +134,10 @@ Status Members::find(int member, Bootstrap& bootstrap, const Deadline& deadline)
   for (;;) {
     Status status = learn(member, text, deadline);
     if (status.ok()) return status;
-    const bool outdated = bootstrap.outdated(key);
-    const bool gone = status.code == Code::kPeerDied || status.code == Code::kPeerLeft;
-    if (!outdated && (!gone || MemberRecord::tells_failure(text))) return status;
+    const bool told = MemberRecord::tells_failure(text);
+    const bool gone = !told && (status.code == Code::kPeerDied || status.code == Code::kPeerLeft);
+    const bool outdated = (gone || told) && bootstrap.outdated(key);
+    if (!gone && !outdated) return status;
     if (outdated) {
       log(LogLevel::kWarning, "rank " + std::to_string(global_rank(spec_.rank)) + ", group \"" + spec_.name + "\": " +
                                   status.message() + ". That was before this process began: another is awaited.");
@@ -153,11 +154,13 @@ Status Members::learn(int member, const std::string& text, const Deadline& deadl
   const std::string who = "global rank " + std::to_string(global_rank(member));
   MemberRecord record;
   Status status = MemberRecord::from_text(text, record);
-  if (status.ok() && record.size != spec_.size) {
-    status = {Code::kMismatch, "it makes a group of " + std::to_string(record.size) + " ranks, rank " +
-                                   std::to_string(global_rank(spec_.rank)) + " one of " + std::to_string(spec_.size)};
+  if (status.ok()) {
+    status = attach(record.arena, deadline, arenas_[index]);
+    if (record.size != spec_.size && status.code != Code::kPeerDied) {
+      status = {Code::kMismatch, "it makes a group of " + std::to_string(record.size) + " ranks, rank " +
+                                     std::to_string(global_rank(spec_.rank)) + " one of " + std::to_string(spec_.size)};
+    }
   }
-  if (status.ok()) status = attach(record.arena, deadline, arenas_[index]);
   if (status.ok()) {
     auto* block = arenas_[index]->at(record.block_offset, ControlBlock::bytes_for(spec_.size));
     const std::byte* word = arenas_[index]->at(record.presence_offset, sizeof(std::uint64_t));
