@@ -62,9 +62,7 @@ bool rename_unless_there(const Fd& directory, const std::string& from, const std
 
 Status gave_up(const std::string& why) { return {Code::kAborted, "another rank gave up: " + why}; }
 
-Status twice(const std::string& key) {
-  return {Code::kMismatch, "two ranks join as " + key + " with the same token"};
-}
+Status twice(const std::string& key) { return {Code::kMismatch, "two ranks join as " + key + " with the same token"}; }
 
 void pause(Nanos time) {
   const timespec duration{0, static_cast<long>(time.count())};
