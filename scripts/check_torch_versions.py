@@ -1,4 +1,5 @@
-"""Compiles the shim against the headers of every supported torch: syntax and types only, all its sources as one unit.
+"""Compiles the shim against the headers of every supported torch but the one installed here, which the build uses:
+syntax and types only, all its sources as one unit.
 
 Usage: python scripts/check_torch_versions.py [VERSION ...]
 """
@@ -9,6 +10,7 @@ import sys
 import sysconfig
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from importlib import metadata
 from pathlib import Path
 
 from torch_headers import HEADERS, ROOT, VERSIONS, headers_of
@@ -36,13 +38,21 @@ def compiles(version: str, unit: Path) -> bool:
     return result.returncode == 0
 
 
+def others() -> list[str]:
+    try:
+        installed = metadata.version("torch").partition("+")[0]
+    except metadata.PackageNotFoundError:
+        installed = ""
+    return [version for version in VERSIONS if version != installed]
+
+
 def main() -> int:
     HEADERS.mkdir(parents=True, exist_ok=True)
     unit = HEADERS / "shim.cpp"
     sources = sorted((ROOT / "csrc" / "c10d").glob("*.cpp"))
     unit.write_text("".join(f'#include "{source}"\n' for source in sources))
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as compilers:
-        results = list(compilers.map(partial(compiles, unit=unit), sys.argv[1:] or VERSIONS))
+        results = list(compilers.map(partial(compiles, unit=unit), sys.argv[1:] or others()))
     return 0 if all(results) else 1
 
 
