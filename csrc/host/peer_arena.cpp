@@ -5,7 +5,6 @@
 
 #include <cerrno>
 #include <cstddef>
-#include <fstream>
 #include <istream>
 #include <map>
 #include <mutex>
@@ -56,7 +55,7 @@ Status unreachable(const ArenaAddress& address, const std::string& why) {
 // namespace reach that. Machines made from one snapshot have the same boot id, so the name of the host must be the same, too.
 bool within_reach(const ArenaAddress& address) {
   return address.network != 0 && address.network == network_namespace() && address.boot_id == boot_id() &&
-         address.boot_id != "unknown" && address.host == host_name();
+         address.boot_id != kUnknownBoot && address.host == host_name();
 }
 
 Status fetch_descriptor(const ArenaAddress& address, const Deadline& deadline, Fd& out) {

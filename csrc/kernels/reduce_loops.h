@@ -249,6 +249,4 @@ template <> struct OperationOf<ReduceOp::kBand> { using type = Band; };
 template <> struct OperationOf<ReduceOp::kBor> { using type = Bor; };
 template <> struct OperationOf<ReduceOp::kBxor> { using type = Bxor; };
 
-// Compiled<isa> supplies reduce<Element, Operation> and scale<Element>: the loops above under a target attribute.
-
 }  // namespace customccl::kernels

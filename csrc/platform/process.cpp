@@ -18,8 +18,6 @@ std::atomic<std::uint64_t> fork_count{0};
 
 namespace {
 
-constexpr const char* kUnknownBoot = "unknown";
-
 // Since the start of the machine, in the ticks of /proc.
 std::uint64_t ticks_now() {
   timespec now{};

@@ -20,7 +20,8 @@ inline std::uint64_t fork_generation() { return fork_count.load(std::memory_orde
 
 std::string host_name();
 
-// Of this start of the machine; "unknown" where the system does not tell.
+// Of this start of the machine; kUnknownBoot where the system does not tell.
+inline constexpr const char* kUnknownBoot = "unknown";
 const std::string& boot_id();
 
 // A moment as one word that every process of this host understands.
