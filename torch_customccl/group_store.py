@@ -15,6 +15,9 @@ import torch.distributed as dist
 from torch_customccl._pauses import pauses
 
 T = TypeVar("T")
+# To connect to the server of this very process. Nobody else has a part in it, but torch asks the name servers for the
+# name of the address first, and a question that is lost takes 5 s.
+_OWN_SERVER = timedelta(seconds=60)
 
 
 def poll(look: Callable[[], T | None], limit: timedelta) -> T | None:
@@ -32,7 +35,7 @@ def serve_store(
 
     With port 0 the system chooses a free one, and `.port` of the result says which: nobody can take it in between. The
     socket is taken over: the caller may close its own object. The server ends with the last reference to the store.
-    Raises ValueError for a socket that is not bound.
+    `timeout` is the store's, for what it is asked. Raises ValueError for a socket that is not bound.
     """
     if listener is None:
         listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
@@ -41,14 +44,16 @@ def serve_store(
         raise ValueError(f"customccl: a store needs a TCP socket that is bound to a port, not one at {bound!r}")
     listener.listen()
     host, descriptor = str(bound[0]), socket.dup(listener.fileno())
-    return dist.TCPStore(
+    store = dist.TCPStore(
         {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host),
         bound[1],
         is_master=True,
-        timeout=timeout,
+        timeout=max(timeout, _OWN_SERVER),
         wait_for_workers=False,
         master_listen_fd=descriptor,
     )
+    store.set_timeout(timeout)
+    return store
 
 
 def open_store(

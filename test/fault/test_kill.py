@@ -38,7 +38,7 @@ def record(figure, killed_at, reports):
 def test_a_rank_that_was_killed_while_the_group_was_made_is_named_and_nobody_falls_back_to_gloo(ranks, tmp_path):
     def body(rank, size, path):
         if rank == SURVIVORS[0]:
-            while f"rank/{VICTIM}".encode() not in path.read_bytes():  # the hard limit of the test ends this
+            while f"/rank/{VICTIM}".encode() not in path.read_bytes():  # the hard limit of the test ends this
                 pass
             tell_parent("the victim has shown its record")
         if rank != VICTIM:

@@ -56,6 +56,14 @@ def test_a_server_that_somebody_else_runs(ranks):
     assert ranks(2).run(body, f"tcp://127.0.0.1:{server.port}?owner=other") == [2.0, 2.0]
 
 
+def test_a_server_starts_whatever_limit_its_store_has():
+    """torch connects to it, and asks the name servers before that: not within no time at all."""
+    store = serve_store(timeout=timedelta(0))
+    assert store.timeout == timedelta(0)
+    store.set("key", "value")
+    assert store.get("key") == b"value"
+
+
 def test_a_server_at_an_address_of_ipv6(ranks):
     def body(rank, size):
         listener = socket.create_server(("::", 0), family=socket.AF_INET6) if rank == 0 else None

@@ -125,6 +125,18 @@ def test_two_processes_of_rank_0():
         forget(meeting)
 
 
+def test_an_agent_that_is_not_there_is_awaited_until_the_limit(monkeypatch):
+    with hold_port() as probe:
+        port = probe.getsockname()[1]
+    agent = {"TORCHELASTIC_USE_AGENT_STORE": "True", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    for name, value in agent.items():
+        monkeypatch.setenv(name, value)
+    rank = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "0"}
+    started = LaunchInfo.detect({**agent, **rank, "TORCHELASTIC_RUN_ID": fresh_launch()}, source="torchrun")
+    with pytest.raises(TimeoutError, match=f"no store at 127.0.0.1:{port}"):
+        Coordinator(started, timeout=timedelta(seconds=0.3))
+
+
 def test_an_unknown_host_is_named(monkeypatch):
     where = {"master_addr": "no such host", "master_port": 20000}
     with pytest.raises(ConnectionError, match=r"knows no host 'no such host': .*given by master_addr, source"):

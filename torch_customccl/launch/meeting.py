@@ -289,6 +289,7 @@ def _connect(host: str, port: int, timeout: timedelta, deadline: float) -> dist.
     if not result:
         raise ForeignError(f"somebody holds {host}:{port} but did not answer as a store within {limit:.0f} s")
     if isinstance(result[0], Exception):
-        raise ConnectionError(f"no store at {host}:{port}: {result[0]}") from result[0]
+        failure = TimeoutError if time.monotonic() >= deadline else ConnectionError
+        raise failure(f"no store at {host}:{port}: {result[0]}") from result[0]
     store: dist.Store = result[0]
     return store
