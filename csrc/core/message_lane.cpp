@@ -209,8 +209,8 @@ void MessageLane::match(Task& recv, Message&& message, const std::byte* payload,
 
 int MessageLane::awaited_rank(const Task& task) { return task.source() >= 0 ? task.source() : task.call().peer; }
 
-std::vector<int> MessageLane::awaited(bool anybody) const {
-  std::vector<bool> wanted(static_cast<std::size_t>(size_), anybody && mailbox_.waits_for_anybody());
+std::vector<int> MessageLane::awaited() const {
+  std::vector<bool> wanted(static_cast<std::size_t>(size_));
   for_each_held([&](const Task& task) {
     if (const int other = awaited_rank(task); other != kAnySource) wanted[static_cast<std::size_t>(other)] = true;
   });
@@ -223,7 +223,7 @@ std::vector<int> MessageLane::awaited(bool anybody) const {
 }
 
 Status MessageLane::diagnose() const {
-  return port_ == nullptr ? Status{} : port_->diagnose(awaited(false), mailbox_.waits_for_anybody());
+  return port_ == nullptr ? Status{} : port_->diagnose(awaited(), mailbox_.waits_for_anybody());
 }
 
 template <class Diagnose>
@@ -268,7 +268,10 @@ Doorbell& MessageLane::bell() const { return group_.bell(); }
 
 std::vector<int> MessageLane::awaited_by(const Task& task) {
   if (const int other = awaited_rank(task); other != kAnySource) return {other};
-  std::vector<int> ranks = awaited(true);
+  std::vector<int> ranks;
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer != rank_ && port_->diagnose({peer}, false).code != Code::kPeerLeft) ranks.push_back(peer);
+  }
   if (ranks.empty()) ranks.push_back(rank_);  // alone
   return ranks;
 }

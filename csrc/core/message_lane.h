@@ -160,8 +160,8 @@ class MessageLane final : public Lane {
     finish(task, finished);
   }
   bool wants_more_from(int source) const;
-  // Ranks that a pending task waits for; those that receive from anybody count for all ranks, or for none.
-  std::vector<int> awaited(bool anybody) const;
+  // Ranks that a pending task waits for; those that receive from anybody count for none.
+  std::vector<int> awaited() const;
   Status diagnose() const;
   template <class Diagnose>
   Status certain(Diagnose&& diagnose, Finished& finished);

@@ -45,6 +45,29 @@ TEST(Messages, FromAnybodyAreAwaitedUntilEverybodyHasLeft) {
   });
 }
 
+TEST(Messages, FromAnybodyAreNotAwaitedOfWhoHasLeft) {
+  std::atomic<bool> first_left{false};
+  std::atomic<bool> gave_up{false};
+  run_threads(3, [&](const Rank& rank) {
+    auto group = rank.join("g");
+    if (rank.number() == 1) {
+      group.reset();
+      first_left = true;
+    } else if (rank.number() == 2) {
+      while (!gave_up) std::this_thread::yield();
+    } else {
+      while (!first_left) std::this_thread::yield();
+      Letter letter = plain(Op::kRecv, kSmall, 1, kAnySource, 5);
+      letter.set_timeout(std::chrono::milliseconds(20));
+      const Status status = group->run(letter.call());
+      gave_up = true;
+      EXPECT_EQ(status.code, Code::kTimeout) << status.message();
+      EXPECT_EQ(status.culprit, 2 + Rank::kGlobal) << status.message();
+      EXPECT_EQ(status.message().find("rank 41"), std::string::npos) << status.message();
+    }
+  });
+}
+
 TEST(Messages, FromAnybodyTellTheirSource) {
   constexpr int kSize = 4;
   run_threads(kSize, [](const Rank& rank) {

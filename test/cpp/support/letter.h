@@ -20,7 +20,7 @@ class Letter final : public Checked {
     call_.peer = peer;
     call_.tag = tag;
     (op == Op::kSend ? call_.inputs : call_.outputs) = {&view_, 1};
-    if (op == Op::kSend) tensor_.write(pattern_.take(count));
+    if (op == Op::kSend) tensor_.write(pattern_);
   }
   Letter(const Letter&) = delete;
   Letter& operator=(const Letter&) = delete;
@@ -28,7 +28,7 @@ class Letter final : public Checked {
   void set_timeout(Nanos timeout) { call_.timeout = timeout; }
   const Call& call() const override { return call_; }
   std::string verify() const override {
-    const std::int64_t wrong = pattern_.first_difference(tensor_.read());
+    const std::int64_t wrong = pattern_.first_difference(tensor_.elements());
     if (wrong >= 0)
       return "the message with tag " + std::to_string(call_.tag) + " is wrong from element " + std::to_string(wrong);
     return tensor_.poison_intact() ? "" : "memory around the message was written";

@@ -18,10 +18,14 @@ Pattern::Pattern(DType dtype, std::uint64_t source, std::size_t needed)
 
 std::vector<std::byte> Pattern::take(std::size_t count) const {
   std::vector<std::byte> bytes(count * element_);
+  copy_to(bytes);
+  return bytes;
+}
+
+void Pattern::copy_to(std::span<std::byte> bytes) const {
   for (std::size_t done = 0; done < bytes.size(); done += period_.size()) {
     std::memcpy(bytes.data() + done, period_.data(), std::min(period_.size(), bytes.size() - done));
   }
-  return bytes;
 }
 
 std::int64_t Pattern::first_difference(std::span<const std::byte> bytes) const {

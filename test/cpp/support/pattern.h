@@ -22,6 +22,8 @@ class Pattern {
 
   // The first `count` elements, one after the other.
   std::vector<std::byte> take(std::size_t count) const;
+  // As many of them as `bytes` holds.
+  void copy_to(std::span<std::byte> bytes) const;
   // Index of the first element of `bytes` that is not as it should be, or -1.
   std::int64_t first_difference(std::span<const std::byte> bytes) const;
 

@@ -9,6 +9,7 @@
 
 #include "base/dtype.h"
 #include "base/view.h"
+#include "support/pattern.h"
 
 namespace customccl::test {
 
@@ -37,8 +38,9 @@ class Tensor {
 
   const View& view() const { return view_; }
   std::size_t count() const { return view_.count; }
-  void write(std::span<const std::byte> elements);
-  std::vector<std::byte> read() const;
+  void write(const Pattern& pattern);
+  // One after the other; until this thread asks a tensor for the next time.
+  std::span<const std::byte> elements() const;
   // Nothing but the elements was written. Of a part: ask the whole.
   bool poison_intact() const;
 
@@ -46,6 +48,8 @@ class Tensor {
 
  private:
   Tensor() = default;
+  std::size_t bytes() const { return count() * element_; }
+  std::byte* at(std::size_t index) const { return memory_.data() + offset_of(index); }
   std::size_t offset_of(std::size_t index) const;  // bytes from the beginning of the memory
 
   bool is_part_ = false;

@@ -146,7 +146,7 @@ void Part::make_inputs() {
     auto tensor = whole_input_ != nullptr ? whole_input_->part(before, count)
                                           : std::make_shared<Tensor>(trial_.dtype, count, trial_.input_shape);
     before += count;
-    tensor->write(Pattern(trial_.dtype, source_of(rank_, to), count).take(count));
+    tensor->write(Pattern(trial_.dtype, source_of(rank_, to), count));
     inputs_.push_back(std::move(tensor));
   }
 }
@@ -203,14 +203,14 @@ bool Part::overwritten(const Tensor* input) const {
 
 std::string Part::verify() const {
   for (std::size_t i = 0; i < outputs_.size(); ++i) {
-    const std::int64_t wrong = expected(i).first_difference(outputs_[i]->read());
+    const std::int64_t wrong = expected(i).first_difference(outputs_[i]->elements());
     if (wrong >= 0) return "output " + std::to_string(i) + " is wrong from element " + std::to_string(wrong) + " on";
     if (!outputs_[i]->poison_intact()) return "memory around output " + std::to_string(i) + " was written";
   }
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
     if (overwritten(inputs_[i].get())) continue;
     const Pattern before(trial_.dtype, source_of(rank_, static_cast<int>(i)), inputs_[i]->count());
-    if (before.first_difference(inputs_[i]->read()) >= 0) return "input " + std::to_string(i) + " was changed";
+    if (before.first_difference(inputs_[i]->elements()) >= 0) return "input " + std::to_string(i) + " was changed";
     if (!inputs_[i]->poison_intact()) return "memory around input " + std::to_string(i) + " was written";
   }
   if (whole_input_ != nullptr && !whole_input_->poison_intact()) return "memory around the inputs was written";

@@ -52,7 +52,10 @@ class Part final : public Checked {
 
   const Call& call() const override { return call_; }
   std::string verify() const override;
-  std::vector<std::byte> output(std::size_t index = 0) const { return outputs_[index]->read(); }
+  std::vector<std::byte> output(std::size_t index = 0) const {
+    const auto elements = outputs_[index]->elements();
+    return {elements.begin(), elements.end()};
+  }
 
  private:
   std::size_t count_between(int from, int to) const;
