@@ -26,6 +26,20 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture
+def quick_plots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Empty files where the plots would be: drawing takes seconds."""
+    for name in ("headline", "details"):
+
+        def draw(_: Results, folder: Path, name: str = name) -> list[tuple[str, Path]]:
+            folder.mkdir(parents=True, exist_ok=True)
+            plot = folder / f"{name}.svg"
+            plot.touch(exist_ok=False)
+            return [(name, plot)]
+
+        monkeypatch.setattr(getattr(page, name), "draw", draw)
+
+
 def python_table(written: Path) -> str:
     return written.read_text().split("### Python, `torch.distributed` calls: 2 ranks")[1].split("###")[0]
 
@@ -209,6 +223,7 @@ def test_a_type_of_two_bytes_is_judged_beside_float32_in_its_own_cell(wide: floa
     assert rows["float16 all_reduce, elements per second"][-1] == verdict
 
 
+@pytest.mark.usefixtures("quick_plots")
 def test_a_busy_machine_is_said_first_and_condemns_nothing(tmp_path: Path) -> None:
     busy = made_up(usual(), others=1.5)
     page.write([busy], tmp_path / "performance.md")
@@ -216,6 +231,7 @@ def test_a_busy_machine_is_said_first_and_condemns_nothing(tmp_path: Path) -> No
     assert not any("**missed**" in row for row in aims.rows(busy))
 
 
+@pytest.mark.usefixtures("quick_plots")
 def test_several_machines_have_their_targets_side_by_side(written: Path, tmp_path: Path) -> None:
     first, second = made_up(usual()), made_up(usual(), others=1.5)
     second.values["machine"]["processor"], second.values["plan"]["preset"] = "Another", "full"
@@ -254,6 +270,7 @@ def test_kept_results_of_a_newer_quick_run_stand_after_the_full_one(
     assert [run.values["plan"]["preset"] for run in results.kept()] == ["full", "big"]
 
 
+@pytest.mark.usefixtures("quick_plots")
 def test_results_of_two_processors_are_kept_and_judged_side_by_side(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

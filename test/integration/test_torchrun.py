@@ -11,11 +11,10 @@ PROGRAMS = Path(__file__).parent / "programs"
 
 
 @pytest.mark.parametrize(
-    "rendezvous",
-    [["--standalone"], ["--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0"]],
-    ids=["standalone", "c10d"],
+    ("death", "rendezvous"),
+    [("SIGKILL", ["--standalone"]), ("exit", ["--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0"])],
+    ids=["SIGKILL-standalone", "exit-c10d"],
 )
-@pytest.mark.parametrize("death", ["SIGKILL", "exit"])
 def test_a_job_goes_on_after_one_rank_died_once(death, rendezvous):
     """The elastic agent keeps its store over restarts: a rank must not find its predecessor's addresses there."""
     output = restarted("dies_once.py", 2, rendezvous, TEST_DEATH=death)
