@@ -6,6 +6,7 @@ import operator
 import os
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 import torch.distributed as dist
 
@@ -13,15 +14,30 @@ SHORTEST = timedelta(milliseconds=1)
 LONGEST = timedelta(days=36500)  # a hundred years, which every clock below can count
 
 
-def clamped(timeout: timedelta) -> timedelta:
-    return min(max(timeout, SHORTEST), LONGEST)
+def checked_timeout(timeout: Any, of: str = "an operation") -> timedelta:
+    if not isinstance(timeout, timedelta):
+        raise TypeError(f"customccl: the timeout of {of} must be a datetime.timedelta, not {timeout!r}")
+    return timeout
+
+
+def clamped(timeout: timedelta, of: str = "an operation") -> timedelta:
+    return min(max(checked_timeout(timeout, of), SHORTEST), LONGEST)
 
 
 def limited(timeout: timedelta, of: str) -> timedelta:
-    """The timeout, clamped. ValueError if it has passed already."""
+    """The timeout, clamped. TypeError if it is none, ValueError if it has passed already."""
+    given = clamped(timeout, of)
     if timeout <= timedelta(0):
         raise ValueError(f"customccl: the timeout of {of} is positive, not {timeout.total_seconds():g} s")
-    return clamped(timeout)
+    return given
+
+
+def integer(value: Any, what: str) -> int:
+    """The int that it is, or stands for (numpy's do). TypeError if it is none."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"customccl: {what} must be an int, not {value!r}") from None
 
 
 def check_group(rank: int, size: int, name: str, ranks: Sequence[int] | None) -> None:

@@ -16,6 +16,7 @@ import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
 from torch_customccl._loader import load
+from torch_customccl.group_arguments import checked_timeout, integer
 
 if TYPE_CHECKING:
     _Base = dist.ProcessGroup
@@ -259,6 +260,7 @@ class Operations(_Base):
         def broadcast_message(self, message: Any = None, src: int = 0, *, timeout: timedelta | None = None) -> Any: ...
 
     def _checked(self, rank: int, what: str) -> int:
+        rank = integer(rank, what)
         if not 0 <= rank < self.size():
             raise ValueError(f"customccl: {what}={rank} is no rank of group {self.group_desc}, which has {self.size()}")
         return rank
@@ -267,4 +269,4 @@ class Operations(_Base):
 def _set(options: Any, async_op: bool, timeout: timedelta | None) -> None:
     options.asyncOp = async_op
     if timeout is not None:
-        options.timeout = timeout
+        options.timeout = checked_timeout(timeout)

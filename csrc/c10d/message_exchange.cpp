@@ -170,8 +170,9 @@ py::object probe_message(CustomBackend& backend, int peer, std::int64_t tag) {
   int source = -1;
   {
     const py::gil_scoped_release release;
-    source = backend.group()->probe(message_call(Op::kRecv, peer, tag), bytes);
-    if (source < 0) check(backend.group()->health());
+    const Call call = message_call(Op::kRecv, peer, tag);
+    source = backend.group()->probe(call, bytes);
+    if (source < 0 && !backend.group()->health().ok()) check(backend.group()->refuse(Task(call, Nanos(0))));
   }
   if (source < 0) return py::none();
   return py::make_tuple(source, bytes);

@@ -9,6 +9,7 @@
 
 #include "base/attempt.h"
 #include "host/keeper.h"
+#include "platform/inheritance.h"
 #include "platform/log.h"
 #include "platform/once_per_process.h"
 #include "platform/settings.h"
@@ -57,7 +58,7 @@ Status HostArena::create() {
   made->address = reinterpret_cast<std::uintptr_t>(base_);
   made->bell.prepare();
   if (Status status = start_keeper(*this); !status.ok()) return status;
-  lend_to_children(file_.fd, base_, bytes_);
+  lend_to_children(file_, base_, bytes_);
   return {};
 }
 
@@ -99,8 +100,8 @@ Status HostArena::allocate_locked(std::size_t bytes, Block& out, std::size_t ali
     ranges_.give(fresh.offset, fresh.bytes);
     throw;
   }
-  if (Status status = reserve_pages(file_.fd, fresh.offset, fresh.bytes); !status.ok()) {
-    release_pages(file_.fd, fresh.offset, fresh.bytes);
+  if (Status status = reserve_pages(file_, fresh.offset, fresh.bytes); !status.ok()) {
+    release_pages(file_, fresh.offset, fresh.bytes);
     ends_.erase(last_page(fresh));
     ranges_.give(fresh.offset, fresh.bytes);
     return status;
@@ -123,7 +124,7 @@ bool HostArena::share_withdrawn(const Block& block) {
   Status status;
   std::erase_if(withdrawn_, [&](const Withdrawn& part) {
     if (!part.meets(block.offset, block.bytes)) return false;
-    if (status.ok() && part.is_private) status = share_pages(file_.fd, part.offset, base_ + part.offset, part.bytes);
+    if (status.ok() && part.is_private) status = share_pages(file_, part.offset, base_ + part.offset, part.bytes);
     return true;
   });
   if (!status.ok()) log(LogLevel::kWarning, status.message());
@@ -180,15 +181,15 @@ bool HostArena::settled(const Block& block) const {
 void HostArena::give_pages(const Block& block) {
   const std::lock_guard lock(mutex_);
   if (!bare_.insert(block.offset).second) return;
-  release_pages(file_.fd, block.offset, block.bytes);
+  release_pages(file_, block.offset, block.bytes);
   in_use_ -= block.bytes;
 }
 
 Status HostArena::take_pages(const Block& block) {
   return with_room([&]() -> Status {
     if (!bare_.contains(block.offset)) return {};
-    if (Status status = reserve_pages(file_.fd, block.offset, block.bytes); !status.ok()) {
-      release_pages(file_.fd, block.offset, block.bytes);
+    if (Status status = reserve_pages(file_, block.offset, block.bytes); !status.ok()) {
+      release_pages(file_, block.offset, block.bytes);
       return status;
     }
     bare_.erase(block.offset);

@@ -73,7 +73,7 @@ class HostArena {
   ArenaHeader& header() const { return *reinterpret_cast<ArenaHeader*>(base_); }
   std::byte* base() const { return base_; }
   std::size_t bytes() const { return bytes_; }
-  const Fd& fd() const { return file_.fd; }
+  const MemoryFile& file() const { return file_; }
   const std::string& mechanism() const { return file_.mechanism; }
   std::size_t bytes_in_use() const;
   const Id128& secret() const { return secret_; }

@@ -1,10 +1,10 @@
 #include "host/keeper.h"
 
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
@@ -17,6 +17,7 @@
 #include "host/limbo.h"
 #include "host/tensor_memory.h"
 #include "platform/background_thread.h"
+#include "platform/errno_text.h"
 #include "platform/log.h"
 #include "platform/unix_socket.h"
 
@@ -29,7 +30,23 @@ constexpr Nanos kPatience = std::chrono::seconds(1);  // a stranger that connect
 constexpr int kLimboTick = 20;    // ms between looks while memory waits in limbo
 constexpr int kBlindTick = 1000;  // the same while nobody can ring
 
-std::atomic<int> keeper_bell{-1};  // eventfd of the running keeper
+// A descriptor that the program may close although it is not its own: then its next file has the number.
+struct Line {
+  Fd fd;
+  FileIdentity identity;
+
+  explicit Line(Fd opened) : fd(std::move(opened)), identity(fd) {}
+  bool intact() const { return identity.is_of(fd.get()); }
+};
+
+// What the keeper listens to. The bell is a pair of sockets: every eventfd is the same file, so nobody could tell ours from the program's.
+struct Lines {
+  Line visitors;
+  Line bell;
+  Line bell_rope;
+};
+
+std::atomic<const Line*> bell_rope{nullptr};  // of the running keeper, which never ends
 
 // One peer: check who it is, hear the secret, give it the descriptor. Anything odd: log and drop, the job goes on.
 void serve_peer(const HostArena& arena, const Fd& peer) {
@@ -47,7 +64,12 @@ void serve_peer(const HostArena& arena, const Fd& peer) {
     log(LogLevel::kWarning, "refused pid " + std::to_string(who.pid) + ": it does not know this job's secret");
     return;
   }
-  if (status.ok()) status = send_descriptor(peer, arena.fd(), deadline);
+  if (status.ok() && !arena.file().identity.is_of(arena.file().fd.get())) {
+    log(LogLevel::kWarning, "pid " + std::to_string(who.pid) +
+                                " gets no shared memory: the program closed its descriptor, which is not its own");
+    return;
+  }
+  if (status.ok()) status = send_descriptor(peer, arena.file().fd, deadline);
   if (!status.ok()) log(LogLevel::kInfo, "a peer went away during the shared-memory handshake: " + status.message());
 }
 
@@ -69,31 +91,31 @@ int look_after_memory() {
   return next ? static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(*next - now).count()) : -1;
 }
 
-// What came, if the keeper is still who is to be asked there: else, as when a program has closed what is not its own, poll() passes it
-// over from now on.
-bool came(pollfd& each) {
-  if ((each.revents & (POLLNVAL | POLLERR | POLLHUP)) != 0) each.fd = -1;
+// What came, if the keeper is still who is to be asked there: else poll() passes it over from now on.
+bool came(pollfd& each, const Line& line) {
+  if (each.revents == 0) return false;
+  if (!line.intact() || (each.revents & (POLLNVAL | POLLERR | POLLHUP)) != 0) each.fd = -1;
   return each.fd >= 0 && (each.revents & POLLIN) != 0;
 }
 
-void look_round(const HostArena& arena, const Fd& listener, pollfd& visitors, pollfd& bell, int& patience) {
-  if (came(bell)) {
-    std::uint64_t rung = 0;
-    if (::read(bell.fd, &rung, sizeof(rung)) != sizeof(rung) && errno != EAGAIN) bell.fd = -1;
+void look_round(const HostArena& arena, const Lines& lines, pollfd& visitors, pollfd& bell, int& patience) {
+  if (came(bell, lines.bell)) {
+    std::array<std::byte, 64> rung{};
+    if (::recv(bell.fd, rung.data(), rung.size(), MSG_DONTWAIT) <= 0 && errno != EAGAIN) bell.fd = -1;
   }
-  if (came(visitors)) accept_peer(arena, listener);
+  if (came(visitors, lines.visitors)) accept_peer(arena, lines.visitors.fd);
   patience = look_after_memory();
   if (bell.fd < 0 && patience < 0) patience = kBlindTick;
 }
 
 // For ever: peers would take the end of this thread for the end of its process. What is refused now may be had later.
-void keep(const HostArena& arena, const Fd& listener, const Fd& bell) {
-  pollfd waiting[2] = {{listener.get(), POLLIN, 0}, {bell.get(), POLLIN, 0}};
+void keep(const HostArena& arena, const Lines& lines) {
+  pollfd waiting[2] = {{lines.visitors.fd.get(), POLLIN, 0}, {lines.bell.fd.get(), POLLIN, 0}};
   int patience = -1;
   for (;;) {
     const bool sound = ::poll(waiting, 2, patience) >= 0;
     if (!sound) waiting[0].revents = waiting[1].revents = 0;
-    const bool done = attempt([&] { look_round(arena, listener, waiting[0], waiting[1], patience); });
+    const bool done = attempt([&] { look_round(arena, lines, waiting[0], waiting[1], patience); });
     if (!sound || !done) ::poll(nullptr, 0, kLimboTick);
   }
 }
@@ -101,9 +123,10 @@ void keep(const HostArena& arena, const Fd& listener, const Fd& bell) {
 }  // namespace
 
 void wake_keeper() {
-  const std::uint64_t one = 1;
-  // A full counter means that the keeper is awake already; nothing else can fail here.
-  [[maybe_unused]] const auto written = ::write(keeper_bell.load(), &one, sizeof(one));
+  const Line* const rope = bell_rope;
+  if (rope == nullptr || !rope->intact()) return;
+  // No room means that the keeper is awake already; nothing else can fail here.
+  [[maybe_unused]] const auto sent = ::send(rope->fd.get(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 std::string keeper_address(const Id128& arena_id) { return "customccl-" + to_hex(arena_id); }
@@ -111,13 +134,15 @@ std::string keeper_address(const Id128& arena_id) { return "customccl-" + to_hex
 Status start_keeper(HostArena& arena) {
   Fd listener;
   if (Status status = listen_abstract(keeper_address(arena.header().id), listener); !status.ok()) return status;
-  Fd bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  int bell[2] = {-1, -1};
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, bell) != 0)
+    return system_error("Cannot make the bell of the keeper of shared memory", errno);
   auto adopted = std::make_shared<std::promise<bool>>();
-  auto sockets = std::make_shared<std::pair<Fd, Fd>>(std::move(listener), std::move(bell));
-  Status started = start_background_thread("customccl-keep", [&arena, sockets, adopted] {
+  auto lines = std::make_shared<Lines>(Lines{Line(std::move(listener)), Line(Fd(bell[0])), Line(Fd(bell[1]))});
+  Status started = start_background_thread("customccl-keep", [&arena, lines, adopted] {
     const bool alive = arena.header().life.adopt();
     adopted->set_value(alive);
-    if (alive) keep(arena, sockets->first, sockets->second);  // else the arena is given up
+    if (alive) keep(arena, *lines);  // else the arena is given up
   });
   if (!started.ok()) return started;
   if (!adopted->get_future().get()) {
@@ -126,7 +151,7 @@ Status start_keeper(HostArena& arena) {
             "profile is the "
             "usual cause; allow set_robust_list."};
   }
-  keeper_bell.store(sockets->second.get());
+  bell_rope = &lines->bell_rope;
   arena.on_shortage([] { return TensorMemory::of_process().give_back_all(); });
   return {};
 }

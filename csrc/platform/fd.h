@@ -1,5 +1,6 @@
 #pragma once
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <utility>
@@ -26,6 +27,27 @@ class Fd {
 
  private:
   int fd_ = -1;
+};
+
+// Which file a descriptor is of. Programs close what is not their own (a daemon closes everything), and what they open next gets the
+// number: who has kept one asks whether it still is that file before something is written there.
+class FileIdentity {
+ public:
+  FileIdentity() = default;
+  explicit FileIdentity(const Fd& fd) {
+    struct stat now{};
+    if (::fstat(fd.get(), &now) != 0) return;
+    device_ = now.st_dev;
+    inode_ = now.st_ino;
+  }
+  bool is_of(int fd) const {
+    struct stat now{};
+    return ::fstat(fd, &now) == 0 && now.st_dev == device_ && now.st_ino == inode_;
+  }
+
+ private:
+  dev_t device_ = 0;
+  ino_t inode_ = 0;
 };
 
 }  // namespace customccl

@@ -31,7 +31,7 @@ class SharedPage {
   SharedPage() {
     status_ = create_memory_file("customccl-probe", kBytes, file_);
     if (status_.ok()) status_ = map_memory_file(file_.fd, kBytes, base_);
-    if (status_.ok()) status_ = reserve_pages(file_.fd, 0, kBytes);
+    if (status_.ok()) status_ = reserve_pages(file_, 0, kBytes);
   }
   ~SharedPage() { unmap_memory(base_, kBytes); }
   SharedPage(const SharedPage&) = delete;

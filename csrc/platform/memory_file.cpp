@@ -1,14 +1,11 @@
 #include "platform/memory_file.h"
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <mutex>
@@ -17,6 +14,7 @@
 #include "platform/byte_size.h"
 #include "platform/errno_text.h"
 #include "platform/file_limit.h"
+#include "platform/inheritance.h"
 #include "platform/log.h"
 #include "platform/process.h"
 #include "platform/settings.h"
@@ -27,9 +25,6 @@
 
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25  // Linux 6.1
-#endif
-#ifndef MAP_FIXED_NOREPLACE
-#define MAP_FIXED_NOREPLACE 0x100000  // Linux 4.17
 #endif
 
 namespace customccl {
@@ -97,13 +92,6 @@ Status set_size(const MemoryFile& file, std::size_t bytes) {
                       errno, "Lower CUSTOMCCL_ARENA_BYTES.");
 }
 
-Status keep_out_of_children(void* base, std::size_t bytes) {
-  if (::madvise(base, bytes, MADV_DONTFORK) != 0)
-    return system_error("Cannot keep shared memory out of forked children (MADV_DONTFORK)", errno);
-  ::madvise(base, bytes, MADV_DONTDUMP);  // a smaller core file is a kindness, not a need
-  return {};
-}
-
 // As mmap. Somewhat more address space is taken, and what is not needed of it given back.
 void* map_aligned(const Fd& fd, std::size_t bytes) {
   constexpr int kAnywhere = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
@@ -121,73 +109,14 @@ void* map_aligned(const Fd& fd, std::size_t bytes) {
   return base;
 }
 
-// A part that was made private, which a child inherits: what is lent has a hole there. Free while it has no bytes.
-struct Hole {
-  std::atomic<std::byte*> begin{nullptr};
-  std::atomic<std::size_t> bytes{0};
-};
-
-// What a child gets. It has it from its parent as memory like any other afterwards, and so have its own children.
-// Read between fork() and exec() of a program with threads: nothing here may lock or allocate. One thread at a time changes it.
-struct Lent {
-  std::atomic<std::byte*> base{nullptr};
-  std::atomic<std::size_t> bytes{0};
-  std::atomic<int> fd{-1};
-  std::array<Hole, 64> holes;  // what is withdrawn beyond that is lost to children, with what lies before the next hole
-};
-Lent lent;
-
-void add_hole(std::byte* begin, std::size_t bytes) {
-  for (Hole& hole : lent.holes) {
-    if (hole.bytes != 0) continue;
-    hole.begin = begin;
-    hole.bytes = bytes;
-    return;
-  }
-}
-
-void remove_hole(const std::byte* begin) {
-  for (Hole& hole : lent.holes) {
-    if (hole.bytes != 0 && hole.begin == begin) hole.bytes = 0;
-  }
-}
-
-// Where the first hole at `from` or behind it begins, or `end`; where it ends in `after`. Holes may overlap.
-std::byte* next_hole(std::byte* from, std::byte* end, std::byte*& after) {
-  std::byte* next = after = end;
-  for (const Hole& hole : lent.holes) {
-    std::byte* const begin = std::max<std::byte*>(hole.begin, from);
-    std::byte* const behind = hole.begin + hole.bytes;
-    if (behind <= from || begin >= next) continue;
-    next = begin;
-    after = behind;
-  }
-  return next;
-}
-
-void take_lent() {
-  std::byte* const base = lent.base.exchange(nullptr);
-  if (base == nullptr) return;
-  std::byte* const end = base + lent.bytes;
-  constexpr int kFlags = MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED_NOREPLACE;  // nowhere else
-  for (std::byte *from = base, *after = nullptr; from < end; from = after) {
-    std::byte* const to = next_hole(from, end, after);
-    if (to == from) continue;
-    [[maybe_unused]] const void* mapped = ::mmap(from, static_cast<std::size_t>(to - from), PROT_READ | PROT_WRITE,
-                                                 kFlags, lent.fd, static_cast<off_t>(from - base));
-  }
-  for (Hole& hole : lent.holes) hole.bytes = 0;  // the next mapping that is lent is another one
+Status check_open(const MemoryFile& file) {
+  if (file.identity.is_of(file.fd.get())) return {};
+  return {Code::kSystem, "The descriptor of this process's shared memory (" + std::to_string(file.fd.get()) +
+                             ") was closed by the program: leave open what it did not open itself (os.closerange, a "
+                             "daemon's start), or do that before the first group is made."};
 }
 
 }  // namespace
-
-void lend_to_children(const Fd& fd, std::byte* base, std::size_t bytes) {
-  static std::once_flag once;
-  std::call_once(once, [] { ::pthread_atfork(nullptr, nullptr, take_lent); });
-  lent.fd = fd.get();
-  lent.bytes = bytes;
-  lent.base = base;
-}
 
 Status create_memory_file(std::string_view label, std::size_t bytes, MemoryFile& out) {
   MemoryFile file;
@@ -198,6 +127,7 @@ Status create_memory_file(std::string_view label, std::size_t bytes, MemoryFile&
       ::fcntl(file.fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     file.mechanism += ", unsealed (F_ADD_SEALS: " + errno_text(errno) + ")";
   }
+  file.identity = FileIdentity(file.fd);
   out = std::move(file);
   return {};
 }
@@ -236,9 +166,10 @@ Status make_private(std::byte* data, std::size_t bytes) {
   return status;
 }
 
-Status share_pages(const Fd& fd, std::size_t offset, std::byte* data, std::size_t bytes) {
+Status share_pages(const MemoryFile& file, std::size_t offset, std::byte* data, std::size_t bytes) {
   constexpr int kFlags = MAP_SHARED | MAP_NORESERVE | MAP_FIXED;
-  if (::mmap(data, bytes, PROT_READ | PROT_WRITE, kFlags, fd.get(), static_cast<off_t>(offset)) == MAP_FAILED)
+  if (Status status = check_open(file); !status.ok()) return status;
+  if (::mmap(data, bytes, PROT_READ | PROT_WRITE, kFlags, file.fd.get(), static_cast<off_t>(offset)) == MAP_FAILED)
     return system_error("Cannot map " + format_byte_size(bytes) + " of shared memory again", errno);
   Status status = keep_out_of_children(data, bytes);
   remove_hole(data);
@@ -249,10 +180,11 @@ void unmap_memory(std::byte* base, std::size_t bytes) {
   if (base != nullptr) ::munmap(base, bytes);
 }
 
-Status reserve_pages(const Fd& fd, std::size_t offset, std::size_t bytes) {
+Status reserve_pages(const MemoryFile& file, std::size_t offset, std::size_t bytes) {
+  if (Status status = check_open(file); !status.ok()) return status;
   for (std::size_t done = 0; done < bytes;) {
     const std::size_t piece = std::min(kReservePiece, bytes - done);
-    if (::fallocate(fd.get(), 0, static_cast<off_t>(offset + done), static_cast<off_t>(piece)) == 0) {
+    if (::fallocate(file.fd.get(), 0, static_cast<off_t>(offset + done), static_cast<off_t>(piece)) == 0) {
       done += piece;
     } else if (errno != EINTR) {
       return system_error(
@@ -265,10 +197,15 @@ Status reserve_pages(const Fd& fd, std::size_t offset, std::size_t bytes) {
   return {};
 }
 
-void release_pages(const Fd& fd, std::size_t offset, std::size_t bytes) {
+void release_pages(const MemoryFile& file, std::size_t offset, std::size_t bytes) {
   if (bytes == 0) return;
+  if (Status status = check_open(file); !status.ok()) {
+    static std::once_flag once;
+    std::call_once(once, [&] { log(LogLevel::kWarning, "shared memory is not given back: " + status.message()); });
+    return;
+  }
   const int mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
-  while (::fallocate(fd.get(), mode, static_cast<off_t>(offset), static_cast<off_t>(bytes)) != 0) {
+  while (::fallocate(file.fd.get(), mode, static_cast<off_t>(offset), static_cast<off_t>(bytes)) != 0) {
     if (errno == EINTR) continue;
     log(LogLevel::kWarning,
         "cannot give back " + format_byte_size(bytes) + " bytes of shared memory: " + errno_text(errno));

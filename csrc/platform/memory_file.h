@@ -14,6 +14,7 @@ namespace customccl {
 
 struct MemoryFile {
   Fd fd;
+  FileIdentity identity;
   std::string mechanism;  // "memfd", or which fallback was used and why memfd was not
 };
 
@@ -27,21 +28,16 @@ constexpr std::size_t kHugePage = std::size_t{2} << 20;
 Status map_memory_file(const Fd& fd, std::size_t bytes, std::byte*& out);
 void unmap_memory(std::byte* base, std::size_t bytes);
 
-// From now on a forked child has the file at the same place all the same, but what it writes there is its own: what lies there can be used
-// by a child that has it (a tensor), as memory that is shared with a parent can, and nothing else can come to lie there. For one
-// mapping of this process, for as long as it lives.
-void lend_to_children(const Fd& fd, std::byte* base, std::size_t bytes);
-
 // Puts private memory with the same contents in the place of some whole pages of a mapping of it: who has the file mapped elsewhere
 // sees and changes it no longer, and forked children inherit it. share_pages puts the file's pages there again. Of what is lent, one
 // thread at a time.
 Status make_private(std::byte* data, std::size_t bytes);
-Status share_pages(const Fd& fd, std::size_t offset, std::byte* data, std::size_t bytes);
+Status share_pages(const MemoryFile& file, std::size_t offset, std::byte* data, std::size_t bytes);
 
 // Makes the pages of [offset, offset + bytes) exist (fallocate), so running out of memory is an error here and not a
-// signal later. release_pages gives them back (they read as zero afterwards).
-Status reserve_pages(const Fd& fd, std::size_t offset, std::size_t bytes);
-void release_pages(const Fd& fd, std::size_t offset, std::size_t bytes);
+// signal later. release_pages gives them back (they read as zero afterwards). Neither touches another file that has got the number.
+Status reserve_pages(const MemoryFile& file, std::size_t offset, std::size_t bytes);
+void release_pages(const MemoryFile& file, std::size_t offset, std::size_t bytes);
 
 // Maps existing pages now, for writing or for reading, where the kernel can (Linux 5.14): else each costs a page fault, some
 // 3 us on a virtual machine, when it is first touched.

@@ -158,6 +158,7 @@ def test_a_rank_that_does_not_come_is_named(ranks):
         ({"rank": "0"}, TypeError, "rank of group 'bad' must be an int"),
         ({"name": ""}, ValueError, "needs a name"),
         ({"timeout": -LIMIT}, ValueError, "is positive"),
+        ({"timeout": 5}, TypeError, "timeout of group 'bad' must be a datetime.timedelta, not 5"),
         ({"ranks": [1]}, ValueError, "does not name 2 ranks"),
         ({"ranks": [1, 1]}, ValueError, "does not name 2 ranks"),
         ({"ranks": [5, "x"]}, ValueError, "does not name 2 ranks"),

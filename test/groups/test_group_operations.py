@@ -10,10 +10,12 @@ import pytest
 import torch
 import torch.distributed as dist
 from harness.rank import error_of
-from shared import group
+from shared import LIMIT, group
 from torch.distributed import _functional_collectives as functional
 from torch.distributed.device_mesh import DeviceMesh
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from torch_customccl import create_group
 
 
 def wrap_tensor(values):
@@ -205,6 +207,22 @@ def test_ranks_outside_the_group_are_refused(ranks):
     for texts in ranks(2).run(body):
         assert texts[0] == "customccl: dst=2 is no rank of group outside, which has 2"
         assert all("is no rank of group outside" in text for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda made: made.broadcast(torch.ones(1), src="0"), "src must be an int, not '0'"),
+        (lambda made: made.send_message("", 0.0), "dst must be an int, not 0.0"),
+        (lambda made: made.send_message("", 0, tag=1.5), "the tag of a message must be an int, not 1.5"),
+        (lambda made: made.recv_message(0, timeout=5), "timeout of an operation must be a datetime.timedelta, not 5"),
+        (lambda made: made.all_reduce(torch.ones(1), timeout=5), "must be a datetime.timedelta, not 5"),
+        (lambda made: made.set_timeout(5), "timeout of group 'types' must be a datetime.timedelta, not 5"),
+    ],
+)
+def test_arguments_of_other_types_are_refused(call, text):
+    with create_group(dist.HashStore(), 0, 1, "types", timeout=LIMIT) as made, pytest.raises(TypeError, match=text):
+        call(made)
 
 
 def test_functions_of_torch_take_the_group(ranks):

@@ -61,6 +61,14 @@ def test_who_waits_for_an_endpoint_learns_that_the_group_was_closed():
     closing.join()
 
 
+def test_probing_a_closed_group_is_refused_as_a_receive_is():
+    made = create_group(serve_store(timeout=LIMIT), 0, 1, "closed", timeout=LIMIT)
+    made.close()
+    for look in (made.probe_message, lambda: made.recv_message(0)):
+        with pytest.raises(dist.DistBackendError, match=r'customccl: recv on group "closed" refused: .* was destroyed'):
+            look()
+
+
 @pytest.mark.parametrize("call", ["endpoint", "probe"])
 def test_who_looks_for_something_learns_that_a_member_died(ranks, call):
     def body(rank, size, call):

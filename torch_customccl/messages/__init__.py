@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any, cast
 
 from torch_customccl._loader import load
-from torch_customccl.group_arguments import clamped, limited
+from torch_customccl.group_arguments import clamped, integer, limited
 from torch_customccl.group_operations import Operations
 from torch_customccl.messages.endpoint import Endpoint
 
@@ -127,6 +127,7 @@ def _limit_of_send(timeout: timedelta | None) -> timedelta:
 
 
 def _checked_tag(tag: int) -> int:
+    tag = integer(tag, "the tag of a message")
     if not 0 <= tag < 1 << 32:
         raise ValueError(f"customccl: the tag of a message is between 0 and 2**32 - 1, not {tag}")
     return tag

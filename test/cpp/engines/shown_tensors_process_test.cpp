@@ -80,7 +80,7 @@ bool all_are(std::span<const std::byte> bytes, std::byte value) {
 // What the file of this process's arena holds where `bytes` lie.
 std::vector<std::byte> in_the_file(std::span<const std::byte> bytes) {
   std::byte* base = nullptr;
-  EXPECT_TRUE(map_memory_file(arena().fd(), arena().bytes(), base).ok());
+  EXPECT_TRUE(map_memory_file(arena().file().fd, arena().bytes(), base).ok());
   const std::byte* begin = base + (bytes.data() - arena().base());
   std::vector<std::byte> found(begin, begin + bytes.size());
   unmap_memory(base, arena().bytes());

@@ -17,7 +17,7 @@ namespace {
 // Memory that the kernel really spends on the arena.
 std::size_t bytes_present() {
   struct stat facts{};
-  EXPECT_EQ(::fstat(arena().fd().get(), &facts), 0);
+  EXPECT_EQ(::fstat(arena().file().fd.get(), &facts), 0);
   return static_cast<std::size_t>(facts.st_blocks) * 512;
 }
 

@@ -15,6 +15,7 @@
 #include <string>
 
 #include "child.h"
+#include "platform/inheritance.h"
 #include "shared_page.h"
 
 namespace customccl {
@@ -63,7 +64,7 @@ TEST(MemoryFile, IsSparseUntilPagesAreReserved) {
   ASSERT_EQ(::fstat(file.fd.get(), &facts), 0);
   EXPECT_EQ(facts.st_size, static_cast<off_t>(kBytes));
   EXPECT_EQ(facts.st_blocks, 0);
-  ASSERT_TRUE(reserve_pages(file.fd, std::size_t{1} << 30, 5 << 20).ok());
+  ASSERT_TRUE(reserve_pages(file, std::size_t{1} << 30, 5 << 20).ok());
   ASSERT_EQ(::fstat(file.fd.get(), &facts), 0);
   EXPECT_GE(facts.st_blocks * 512, 5 << 20);
 }
@@ -74,9 +75,9 @@ TEST(MemoryFile, ReleasedPagesReadAsZeroAndAreGivenBack) {
   std::byte* base = nullptr;
   ASSERT_TRUE(create_memory_file("test", kBytes, file).ok());
   ASSERT_TRUE(map_memory_file(file.fd, kBytes, base).ok());
-  ASSERT_TRUE(reserve_pages(file.fd, 0, kBytes).ok());
+  ASSERT_TRUE(reserve_pages(file, 0, kBytes).ok());
   std::memset(base, 9, kBytes);
-  release_pages(file.fd, kPage, 2 * kPage);
+  release_pages(file, kPage, 2 * kPage);
   EXPECT_TRUE(all_are(base, kPage, 9));
   EXPECT_TRUE(all_are(base + 3 * kPage, kPage, 9));
   struct stat facts{};
@@ -90,15 +91,29 @@ TEST(MemoryFile, ReservingTwiceKeepsTheContent) {
   const MemoryFile file = new_page();
   const Mapping page(file);
   std::memset(page.base(), 5, kPage);
-  ASSERT_TRUE(reserve_pages(file.fd, 0, kPage).ok());
+  ASSERT_TRUE(reserve_pages(file, 0, kPage).ok());
   EXPECT_TRUE(all_are(page.base(), kPage, 5));
 }
 
 TEST(MemoryFile, ReservingBeyondTheEndIsAnErrorWithAdvice) {
-  const Status status = reserve_pages(new_page().fd, 0, 2 * kPage);
+  const Status status = reserve_pages(new_page(), 0, 2 * kPage);
   EXPECT_EQ(status.code, Code::kSystem);
   EXPECT_NE(status.message().find("reserve 8K bytes"), std::string::npos) << status.message();
   EXPECT_NE(status.message().find("errno"), std::string::npos) << status.message();
+}
+
+TEST(MemoryFile, AnotherFileThatGotTheNumberIsLeftAlone) {
+  const MemoryFile file = new_page();
+  const MemoryFile other = new_page();
+  const Mapping page(other);
+  std::memset(page.base(), 5, kPage);
+  ASSERT_EQ(::dup2(other.fd.get(), file.fd.get()), file.fd.get());
+  const Status status = reserve_pages(file, 0, kPage);
+  EXPECT_EQ(status.code, Code::kSystem);
+  EXPECT_NE(status.message().find("was closed by the program"), std::string::npos) << status.message();
+  release_pages(file, 0, kPage);
+  EXPECT_TRUE(all_are(page.base(), kPage, 5));
+  EXPECT_EQ(share_pages(file, 0, page.base(), kPage).code, Code::kSystem);
 }
 
 TEST(MemoryFile, MappingMoreThanThereIsIsRefused) {
@@ -151,7 +166,7 @@ TEST(MemoryFile, PagesAreGatheredIntoHugeOnesWithTheirContents) {
   ASSERT_TRUE(map_memory_file(file.fd, kBytes, base).ok());
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(base) % kHugePage, 0u);
   const std::size_t used = 2 * kHugePage + 5000;
-  ASSERT_TRUE(reserve_pages(file.fd, 0, used).ok());
+  ASSERT_TRUE(reserve_pages(file, 0, used).ok());
   for (std::size_t i = 0; i < used; ++i) base[i] = static_cast<std::byte>(i % 251);
   EXPECT_EQ(mapped_huge(base), 0u);
   gather_pages(base, used);
@@ -166,7 +181,7 @@ TEST(MemoryFile, PagesAreGatheredIntoHugeOnesWithTheirContents) {
   struct stat facts{};
   ASSERT_EQ(::fstat(file.fd.get(), &facts), 0);
   EXPECT_EQ(facts.st_blocks * 512, static_cast<off_t>(2 * kHugePage + 2 * kPage));
-  release_pages(file.fd, 0, 3 * kHugePage);
+  release_pages(file, 0, 3 * kHugePage);
   ASSERT_EQ(::fstat(file.fd.get(), &facts), 0);
   EXPECT_EQ(facts.st_blocks, 0);
   unmap_memory(base, kBytes);
@@ -178,7 +193,7 @@ TEST(MemoryFile, ForkedChildrenHaveWhatIsLentToThemForThemselves) {
     const MemoryFile file = new_page();
     const Mapping page(file);
     std::memset(page.base(), 7, kPage);
-    lend_to_children(file.fd, page.base(), kPage);
+    lend_to_children(file, page.base(), kPage);
     Child child([&] {
       if (!all_are(page.base(), kPage, 7)) return 1;
       std::memset(page.base(), 8, kPage);
@@ -195,7 +210,7 @@ TEST(MemoryFile, ForkedChildrenInheritWhatWasMadePrivate) {
   Child parent([] {
     const MemoryFile file = new_page();
     const Mapping page(file);
-    lend_to_children(file.fd, page.base(), kPage);
+    lend_to_children(file, page.base(), kPage);
     if (!make_private(page.base(), kPage).ok()) return 4;
     std::memset(page.base(), 9, kPage);
     Child child([&] { return all_are(page.base(), kPage, 9) ? 0 : 1; });
@@ -213,11 +228,11 @@ TEST(MemoryFile, ForkedChildrenHaveWhatLiesAroundWhatWasMadePrivate) {
     if (!map_memory_file(file.fd, kPages * kPage, base).ok()) return 11;
     const auto page = [&](std::size_t index) { return base + index * kPage; };
     for (std::size_t i = 0; i < kPages; ++i) std::memset(page(i), static_cast<int>(i), kPage);
-    lend_to_children(file.fd, base, kPages * kPage);
+    lend_to_children(file, base, kPages * kPage);
     // Private: 1, 4 and 5, 8; for a while 6.
     if (!make_private(page(4), 2 * kPage).ok() || !make_private(page(1), kPage).ok()) return 12;
     if (!make_private(page(6), kPage).ok() || !make_private(page(8), kPage).ok()) return 13;
-    if (!share_pages(file.fd, 6 * kPage, page(6), kPage).ok()) return 14;
+    if (!share_pages(file, 6 * kPage, page(6), kPage).ok()) return 14;
     Child child([&] {
       for (std::size_t i = 0; i < kPages; ++i) {
         if (!all_are(page(i), kPage, static_cast<unsigned char>(i))) return static_cast<int>(1 + i);

@@ -73,7 +73,7 @@ TEST(UnixSocket, PassesMemoryAndIdentityBetweenProcesses) {
   EXPECT_EQ(peer.uid, ::getuid());
   ASSERT_TRUE(recv_descriptor(socket, guard(), descriptor).ok());
   EXPECT_EQ(::fcntl(descriptor.get(), F_GETFD), FD_CLOEXEC);
-  const Mapping page({std::move(descriptor), ""});
+  const Mapping page({std::move(descriptor), {}, ""});
   EXPECT_EQ(page.base()[0], std::byte{42});
   page.base()[1] = std::byte{43};
   const std::uint64_t answer = 4242;
