@@ -1,4 +1,4 @@
-"""What a process leaves behind: shared memory names, threads, descriptors."""
+"""What a process leaves behind: shared memory names, threads, descriptors, processes."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ class Snapshot:
     names: frozenset[str]
     threads: int
     descriptors: int
+    children: int  # also those that have ended, as long as nobody has asked how
 
 
 def snapshot() -> Snapshot:
@@ -28,7 +29,17 @@ def snapshot() -> Snapshot:
     tasks = Path("/proc/self/task")
     threads = len(os.listdir(tasks)) if tasks.is_dir() else threading.active_count()
     folder = Path("/proc/self/fd")
-    return Snapshot(names, threads, len(os.listdir(folder)) if folder.is_dir() else 0)
+    return Snapshot(names, threads, len(os.listdir(folder)) if folder.is_dir() else 0, _children())
+
+
+def _children() -> int:
+    parents = []
+    for process in Path("/proc").iterdir():
+        with suppress(OSError):
+            if process.name.isdigit():
+                state = (process / "stat").read_text().rpartition(")")[2].split()
+                parents.append(int(state[1]))
+    return parents.count(os.getpid())
 
 
 def forgotten_names(before: Snapshot, grace_s: float = _SETTLE_S) -> list[str]:

@@ -121,7 +121,7 @@ def forks(context: Context) -> None:
 
 @body
 def leaves_nothing(context: Context) -> None:
-    """Eight groups made and destroyed: no shared memory names, and no growing number of threads or descriptors."""
+    """Eight groups made and destroyed: no shared memory names, no growing number of threads, descriptors, processes."""
     before, early = snapshot(), snapshot()
     for round in range(8):
         init_group(context.spec, context.rank, f"life{round}")
@@ -143,6 +143,11 @@ def leaves_nothing(context: Context) -> None:
     context.expect(
         late.descriptors - early.descriptors < 12,
         f"open descriptors grew from {early.descriptors} to {late.descriptors} in 6 lives",
+        Verdict.LEAK,
+    )
+    context.expect(
+        late.children - early.children < 6,
+        f"child processes grew from {early.children} to {late.children} in 6 lives",
         Verdict.LEAK,
     )
 

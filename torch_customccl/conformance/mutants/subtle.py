@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..model import Verdict
 from .mutant import Mutant
 from .wrong_data import IgnoresOutputStride
-from .wrong_departures import CrashesAtExit, CrashesInDestroy, HangsInDestroy
+from .wrong_departures import CrashesAtExit, CrashesInDestroy, HangsInDestroy, LeavesProcesses
 from .wrong_moments import (
     ChecksLate,
     EmptyFuture,
@@ -41,6 +41,13 @@ SUBTLE: tuple[Mutant, ...] = (
         Verdict.CRASH,
         ("coll/broadcast/ws2/f32/contiguous/n31/*",),
         "dies on the way out of the process",
+    ),
+    Mutant(
+        "mutant_leaves_processes",
+        LeavesProcesses,
+        Verdict.LEAK,
+        ("fault/leftovers/normal/ws2",),
+        "has a process for each group, which outlives it",
     ),
     Mutant(
         "mutant_moves_i64_narrow",

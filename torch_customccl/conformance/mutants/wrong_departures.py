@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import threading
 from collections.abc import Sequence
-from typing import Any
+from datetime import timedelta
+from typing import Any, ClassVar
 
 import torch
+import torch.distributed as dist
 
 from .peer_group import Finish
 from .reference import ReferenceGroup
@@ -52,3 +55,13 @@ class CrashesAtExit(_WasUsed):
         super().shutdown()
         if self.used:
             threading._register_atexit(os.abort)  # type: ignore[attr-defined]
+
+
+class LeavesProcesses(ReferenceGroup):
+    """Has a process of its own for each group, which outlives it."""
+
+    _helpers: ClassVar[list[subprocess.Popen[bytes]]] = []
+
+    def __init__(self, store: dist.Store, rank: int, size: int, timeout: timedelta) -> None:
+        super().__init__(store, rank, size, timeout)
+        self._helpers.append(subprocess.Popen(["cat"], stdin=subprocess.PIPE))  # it ends with this process
