@@ -24,8 +24,11 @@ c10::intrusive_ptr<CustomBackend> CustomBackend::create(GroupKeys& keys, const G
   StoreBootstrap bootstrap(keys, spec.timeout, std::move(given_up));
   std::shared_ptr<Communicator> group;
   Status status;
-  do status = Communicator::create(spec, bootstrap, group);
-  while (!status.ok() && bootstrap.has_moved());
+  do {
+    status = Communicator::create(spec, bootstrap, group);
+    if (status.code != Code::kUnreachable) continue;
+    if (Status heard = bootstrap.hear_of_all(spec); !heard.ok()) status = std::move(heard);
+  } while (!status.ok() && bootstrap.has_moved());
   check(status);
   return c10::make_intrusive<CustomBackend>(std::move(group), keys.part(), own_options(spec, options));
 }

@@ -9,6 +9,8 @@ namespace customccl::torch_shim {
 
 namespace {
 
+constexpr const char* kNothingCame = "nothing of it was in the store within the limit";
+
 Status store_error(const std::string& what, const std::exception& error) {
   return {Code::kSystem, "the store failed to " + what + ": " + error.what()};
 }
@@ -40,8 +42,8 @@ bool StoreBootstrap::read(const std::string& key, std::string& value) {
 }
 
 // Looks now and then: who waits in a store keeps all others of the process from its connection, also those whom the awaited one waits for.
-Status StoreBootstrap::await(const std::string& key, const std::string* seen, const Deadline& deadline,
-                             std::string& value) {
+Status StoreBootstrap::watch(const std::string& key, const std::string& rank, const std::string* seen,
+                             const Deadline& deadline, std::string& value) {
   constexpr Nanos kLongest = std::chrono::milliseconds(10);
   // Whether a rank is ahead is asked at once of one that is gone, and else when all should have come: it takes as long as a look.
   Nanos asked = seen != nullptr ? kLongest : Nanos(0);
@@ -49,26 +51,30 @@ Status StoreBootstrap::await(const std::string& key, const std::string* seen, co
     if (read(key, value) && (seen == nullptr || value != *seen)) return {};
     if (asked >= kLongest) {
       asked = Nanos(0);
-      if (keys_.follow(key)) {
+      if (keys_.follow(rank)) {
         moved_ = true;
         return {Code::kAborted, "the ranks meet in another part of the store"};
       }
     }
     if (given_up_ != nullptr && *given_up_) return {Code::kAborted, "this rank gave it up"};
-    if (deadline.passed() || limit_.passed())
-      return {Code::kTimeout, "nothing of it was in the store within the limit"};
+    if (deadline.passed() || limit_.passed()) return {Code::kTimeout, kNothingCame};
     std::this_thread::sleep_for(pause);
     asked += pause;
   }
 }
 
-Status StoreBootstrap::get(const std::string& key, const Deadline& deadline, std::string& value) {
+Status StoreBootstrap::await(const std::string& key, const std::string& rank, const std::string* seen,
+                             const Deadline& deadline, std::string& value) {
   try {
-    return await(key, nullptr, deadline, value);
+    return watch(key, rank, seen, deadline, value);
   } catch (const std::exception& error) {
-    if (deadline.passed()) return {Code::kTimeout, "nothing of it was in the store within the limit"};
+    if (deadline.passed()) return {Code::kTimeout, kNothingCame};
     return store_error("give key " + key, error);
   }
+}
+
+Status StoreBootstrap::get(const std::string& key, const Deadline& deadline, std::string& value) {
+  return await(key, key, nullptr, deadline, value);
 }
 
 bool StoreBootstrap::outdated(const std::string& key) {
@@ -78,11 +84,26 @@ bool StoreBootstrap::outdated(const std::string& key) {
 
 Status StoreBootstrap::get_other(const std::string& key, const std::string& seen, const Deadline& deadline,
                                  std::string& value) {
-  try {
-    return await(key, &seen, deadline, value);
-  } catch (const std::exception& error) {
-    return store_error("give key " + key, error);
+  return await(key, key, &seen, deadline, value);
+}
+
+// What a rank found of others elsewhere may be of an earlier start: nobody can tell whether such a process lives. That all are here, and in
+// this part, each has to say itself: who is ahead says it in another part, and await() goes there.
+Status StoreBootstrap::hear_of_all(const GroupSpec& spec) {
+  const auto key_of = [](int member) { return "elsewhere/" + key_of_rank(member); };
+  if (Status status = put(key_of(spec.rank), ""); !status.ok()) return status;
+  for (int member = 0; member < spec.size; ++member) {
+    if (member == spec.rank) continue;
+    std::string nothing;
+    Status status = await(key_of(member), key_of_rank(member), nullptr, limit_, nothing);
+    if (status.ok()) continue;
+    const int global = spec.global_ranks[static_cast<std::size_t>(member)];
+    return {status.code,
+            "customccl: the ranks of group \"" + spec.name + "\" cannot share memory, and global rank " +
+                std::to_string(global) + " did not come to agree on another backend: " + status.message(),
+            global};
   }
+  return {};
 }
 
 }  // namespace customccl::torch_shim

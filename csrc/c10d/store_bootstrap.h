@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "c10d/group_keys.h"
+#include "engines/group_spec.h"
 #include "host/bootstrap.h"
 
 namespace customccl::torch_shim {
@@ -25,12 +26,18 @@ class StoreBootstrap final : public Bootstrap {
   Status get_other(const std::string& key, const std::string& seen, const Deadline& deadline,
                    std::string& value) override;
 
+  // For ranks that cannot share memory with all others: says that this one is here, and waits until each of the others has said so.
+  Status hear_of_all(const GroupSpec& spec);
+
   // Since it was asked last: did a wait end with kAborted as another rank is ahead? Then the ranks meet where `keys` are now.
   bool has_moved() { return std::exchange(moved_, false); }
 
  private:
-  // Waits for a value of `key` that is not `seen`.
-  Status await(const std::string& key, const std::string* seen, const Deadline& deadline, std::string& value);
+  // Waits for a value of `key`, by the rank with the key `rank`, that is not `seen`. watch() throws what the store does.
+  Status await(const std::string& key, const std::string& rank, const std::string* seen, const Deadline& deadline,
+               std::string& value);
+  Status watch(const std::string& key, const std::string& rank, const std::string* seen, const Deadline& deadline,
+               std::string& value);
   bool read(const std::string& key, std::string& value);
 
   GroupKeys& keys_;

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from harness.installed import installed
 
+Started = subprocess.Popen[str]
+
 BODY = """
 import sys, torch, torch.distributed as dist
 rank = int(sys.argv[1])
@@ -45,21 +47,27 @@ print("changed twice over", torch_customccl.info()["groups_over_gloo"], flush=Tr
 """
 
 
-def run_two(prefixes: list[list[str]], store: Path, environments: list[dict[str, str]], body: str = BODY) -> list[str]:
-    """Two ranks, each started by its own command prefix in its own environment; what each printed."""
-    ranks = [
-        subprocess.Popen(
-            [*prefix, sys.executable, "-c", body, str(rank), str(store)],
-            env=os.environ | environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank, (prefix, environment) in enumerate(zip(prefixes, environments, strict=True))
-    ]
+def start(prefix: list[str], rank: int, store: Path, environment: dict[str, str], body: str = BODY) -> Started:
+    return subprocess.Popen(
+        [*prefix, sys.executable, "-c", body, str(rank), str(store)],
+        env=os.environ | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def ended(ranks: list[Started]) -> list[str]:
+    """What each printed."""
     outputs = [rank.communicate(timeout=90)[0] for rank in ranks]
     assert all(rank.returncode == 0 for rank in ranks), "\n".join(outputs)
     return outputs
+
+
+def run_two(prefixes: list[list[str]], store: Path, environments: list[dict[str, str]], body: str = BODY) -> list[str]:
+    """Two ranks, each started by its own command prefix in its own environment."""
+    pairs = enumerate(zip(prefixes, environments, strict=True))
+    return ended([start(prefix, rank, store, environment, body) for rank, (prefix, environment) in pairs])
 
 
 def ip(*words: str) -> None:
@@ -93,6 +101,26 @@ def test_ranks_in_two_network_namespaces_work_over_gloo_and_say_why(namespaces: 
         assert "backend gloo" in output
         assert "does not share memory" in output
     assert sum("runs over gloo, not shared memory" in output for output in outputs) == 1, "one line, on rank 0"
+
+
+def wait_for_key(store: Path, key: bytes) -> None:
+    while not store.exists() or key not in store.read_bytes():  # the hard limit of the test ends this
+        pass
+
+
+def test_a_start_after_one_that_only_one_host_came_to_finds_nothing_of_it_in_its_way(
+    namespaces: list[str], tmp_path: Path
+) -> None:
+    """A rank cannot tell whether a process of another host lives that left a record, and has not counted that start."""
+    store, cable = tmp_path / "store", {"GLOO_SOCKET_IFNAME": "cable"}
+    near, far = [["ip", "netns", "exec", name] for name in namespaces]
+    first = start(near, 0, store, cable)
+    wait_for_key(store, b"/rank/0")
+    first.kill()
+    first.communicate()
+    late = start(far, 1, store, cable)
+    wait_for_key(store, b"elsewhere/rank/1")  # it has found that record
+    assert all("backend gloo" in output for output in ended([start(near, 0, store, cable), late]))
 
 
 def test_the_members_of_a_group_over_gloo_change(namespaces: list[str], tmp_path: Path) -> None:
