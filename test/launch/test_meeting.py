@@ -141,6 +141,8 @@ def test_an_unknown_host_is_named(monkeypatch):
     where = {"master_addr": "no such host", "master_port": 20000}
     with pytest.raises(ConnectionError, match=r"knows no host 'no such host': .*given by master_addr, source"):
         Coordinator(info(0, 2, fresh_launch(), local_size=2, **where), timeout=LIMIT)
+    with pytest.raises(TimeoutError, match=r"at no such host:20000 \(\[Errno -\d+\] .*not known\)\. Is rank 0"):
+        Coordinator(info(1, 2, fresh_launch(), local_size=2, **where), timeout=timedelta(seconds=0.1))
     monkeypatch.setenv("MASTER_ADDR", "no such host")
     with pytest.raises(ConnectionError, match="given by MASTER_ADDR"):
         Coordinator(info(0, 2, fresh_launch(), local_size=2, **where), timeout=LIMIT)

@@ -236,6 +236,7 @@ def _enter(info: LaunchInfo, places: list[_Place], timeout: timedelta, deadline:
     """The other ranks: knock until rank 0 answers. With one place to look at, a stranger there is the end."""
     nonce, began = secrets.token_hex(16), time.monotonic()
     met: dict[_Place, str] = {}  # what was found at places that are not rank 0's
+    latest = ""  # why nobody was found
     for place in _rounds(places, met, deadline):
         try:
             port = knock(*place, launch_key(info), nonce, info.rank, deadline - time.monotonic())
@@ -248,16 +249,16 @@ def _enter(info: LaunchInfo, places: list[_Place], timeout: timedelta, deadline:
                     f"rank {info.rank} of launch {info.launch_id!r} (restart {info.restart_count}) did not find its "
                     f"rank 0: {error}. Is the port another job's, or is the launch id not the same on all ranks?"
                 ) from error
-        except OSError:  # not there yet, the name not known yet, the host not reached yet
-            continue
+        except OSError as error:  # not there yet, the name not known yet, the host not reached yet
+            latest = f" ({error})"
         else:
             return Meeting(info, _connect(place[0], port, timeout, deadline))
     where = f"{places[0][0]}:{places[0][1]}" + (f" and {len(places) - 1} more places" if len(places) > 1 else "")
     strangers = list(met.values())[:3] + ([f"{len(met) - 3} more strangers"] if len(met) > 3 else [])
     raise TimeoutError(
         f"rank {info.rank} waited {time.monotonic() - began:.1f} s in vain for rank 0 of launch {info.launch_id!r} "
-        f"(restart {info.restart_count}) at {'; '.join([where, *strangers])}. Is rank 0 running, on that host, with "
-        "the same launch id, world size and restart count?"
+        f"(restart {info.restart_count}) at {'; '.join([where, *strangers])}{latest}. Is rank 0 running, on that host, "
+        "with the same launch id, world size and restart count?"
     )
 
 
