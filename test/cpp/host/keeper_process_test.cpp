@@ -7,12 +7,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
-#include <initializer_list>
 #include <string>
 #include <thread>
 #include <vector>
@@ -29,45 +27,41 @@ constexpr std::size_t kTensorBytes = 1'000'000;
 constexpr std::size_t kFileBytes = 32 << 20;  // beyond what the arena has given out
 
 // What a program does that closes all descriptors, those of others too, and opens something afterwards.
-void give_all_numbers_to(int ours, std::initializer_list<int> kept) {
+void give_all_numbers_to(int ours, int kept = -1) {
   for (int number = STDERR_FILENO + 1; number < 256; ++number) {
-    const bool keep = number == ours || std::ranges::find(kept, number) != kept.end();
-    if (!keep && ::fcntl(number, F_GETFD) >= 0) ::dup2(ours, number);
+    if (number != ours && number != kept && ::fcntl(number, F_GETFD) >= 0) ::dup2(ours, number);
   }
 }
 
-struct Keeper {
-  Keeper() {
-    HostArena* arena = nullptr;
-    if (!HostArena::get(arena).ok()) ::_exit(9);
-    address = keeper_address(arena->header().id);
-    visit(visitor);
-  }
-  void visit(Fd& out) const { static_cast<void>(connect_abstract(address, deadline, out)); }
-  void wait_until_it_hangs_up() const {
-    std::byte nothing{};
-    static_cast<void>(recv_exact(visitor, &nothing, 1, deadline));
-  }
-
-  Deadline deadline{std::chrono::seconds(60)};
-  std::string address;
+// The keeper looks round when somebody comes, also with what it has listened to since before its descriptors were closed.
+void visit_keeper(const std::string& address) {
+  const Deadline deadline(std::chrono::seconds(60));
   Fd visitor;
-};
+  std::byte nothing{};
+  if (connect_abstract(address, deadline, visitor).ok()) {
+    static_cast<void>(recv_exact(visitor, &nothing, 1, deadline));  // until it hangs up
+  }
+}
+
+std::string address_of_keeper() {
+  HostArena* arena = nullptr;
+  return HostArena::get(arena).ok() ? keeper_address(arena->header().id) : "";
+}
 
 int check_file() {
   auto& memory = TensorMemory::of_process();
   Block one;
   Block two;
   if (!memory.allocate(kTensorBytes, one).ok() || !memory.allocate(2 * kTensorBytes, two).ok()) return 10;
-  const Keeper keeper;
+  const std::string address = address_of_keeper();
   const std::vector<std::byte> content(kFileBytes, std::byte{7});
   const int file = ::memfd_create("the program's", 0);
   if (::pwrite(file, content.data(), kFileBytes, 0) != static_cast<ssize_t>(kFileBytes)) return 11;
-  give_all_numbers_to(file, {keeper.visitor.get()});
+  give_all_numbers_to(file);
   memory.release(one, kTensorBytes);  // rings
   memory.release(two, 2 * kTensorBytes);
   memory.give_back_all();
-  keeper.wait_until_it_hangs_up();
+  visit_keeper(address);
   Block refused;
   const Status status = memory.allocate(3 * kTensorBytes, refused);
   if (status.message().find("was closed by the program") == std::string::npos) return 12;
@@ -83,14 +77,14 @@ int check_socket() {
   auto& memory = TensorMemory::of_process();
   Block one;
   if (!memory.allocate(kTensorBytes, one).ok()) return 20;
-  const Keeper keeper;
+  const std::string address = address_of_keeper();
   int ends[2] = {-1, -1};
   if (::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) return 21;
   const std::string letter = "from the program";
   if (::send(ends[1], letter.data(), letter.size(), 0) != static_cast<ssize_t>(letter.size())) return 22;
-  give_all_numbers_to(ends[0], {ends[1], keeper.visitor.get()});
+  give_all_numbers_to(ends[0], ends[1]);
   memory.release(one, kTensorBytes);  // rings
-  keeper.wait_until_it_hangs_up();
+  visit_keeper(address);
   std::this_thread::sleep_for(std::chrono::milliseconds(50));  // so long it would have to take what is not its own
   std::array<char, 100> found{};
   const auto arrived = ::recv(ends[0], found.data(), found.size(), MSG_DONTWAIT);
