@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
@@ -18,12 +20,18 @@ _LATER_S = 0.05
 
 
 class SendsLater(ReferenceGroup):
-    """send and broadcast are done at once; their tensor is read a little later."""
+    """send and broadcast are done at once; their tensor is read a little later, one after the other."""
 
-    def _later(self, call: Any) -> ReferenceWork:
-        timer = threading.Timer(_LATER_S, call)
-        timer.daemon = True
-        timer.start()
+    def __init__(self, store: dist.Store, rank: int, size: int, timeout: timedelta) -> None:
+        super().__init__(store, rank, size, timeout)
+        self._desk = ThreadPoolExecutor(1)
+
+    def _later(self, call: Callable[[], Any]) -> ReferenceWork:
+        def take_up() -> None:
+            time.sleep(_LATER_S)
+            call()
+
+        self._desk.submit(take_up)
         return EarlyWork("later", 1.0, "")
 
     def send(self, tensors: list[torch.Tensor], peer: int, tag: int = 0) -> ReferenceWork:
