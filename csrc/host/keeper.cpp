@@ -64,7 +64,7 @@ void serve_peer(const HostArena& arena, const Fd& peer) {
     log(LogLevel::kWarning, "refused pid " + std::to_string(who.pid) + ": it does not know this job's secret");
     return;
   }
-  if (status.ok() && !arena.file().identity.is_of(arena.file().fd.get())) {
+  if (status.ok() && !arena.file().intact()) {
     log(LogLevel::kWarning, "pid " + std::to_string(who.pid) +
                                 " gets no shared memory: the program closed its descriptor, which is not its own");
     return;

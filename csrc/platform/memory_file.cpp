@@ -110,7 +110,7 @@ void* map_aligned(const Fd& fd, std::size_t bytes) {
 }
 
 Status check_open(const MemoryFile& file) {
-  if (file.identity.is_of(file.fd.get())) return {};
+  if (file.intact()) return {};
   return {Code::kSystem, "The descriptor of this process's shared memory (" + std::to_string(file.fd.get()) +
                              ") was closed by the program: leave open what it did not open itself (os.closerange, a "
                              "daemon's start), or do that before the first group is made."};

@@ -16,6 +16,9 @@ struct MemoryFile {
   Fd fd;
   FileIdentity identity;
   std::string mechanism;  // "memfd", or which fallback was used and why memfd was not
+
+  // The program has not closed the descriptor, which is not its own.
+  bool intact() const { return identity.is_of(fd.get()); }
 };
 
 // A sparse file of `bytes`, sealed against shrinking and growing where the mechanism allows (a peer cannot SIGBUS us).
