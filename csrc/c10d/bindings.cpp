@@ -9,6 +9,7 @@
 #include "c10d/flight_dump.h"
 #include "c10d/memory_call.h"
 #include "c10d/message_exchange.h"
+#include "c10d/shim_stamp.h"
 #include "c10d/standalone_group.h"
 #include "core/callbacks.h"
 #include "platform/build_stamp.h"
@@ -43,10 +44,10 @@ c10::intrusive_ptr<::c10d::Backend> create_backend(GroupKeys& keys, int rank, in
 
 // Python says it as an ImportError, of which torch_customccl/_loader.py makes a sentence with the command that builds both anew.
 void check_library() {
-  if (library_stamp() == kBuildStamp) return;
+  if (library_stamp() == shim_stamp()) return;
   throw py::import_error("libcustomccl.so beside it is of another build: stamp " +
                          std::string(library_stamp().substr(0, 12)) + ", the shim has " +
-                         std::string(kBuildStamp.substr(0, 12)));
+                         std::string(shim_stamp().substr(0, 12)));
 }
 
 c10::intrusive_ptr<CustomOptions> copy_options(const CustomOptions& options) {
@@ -112,7 +113,7 @@ void bind(py::module_& module) {
       // new_group() calls it on the default group of ranks outside the new group: nothing is to be done there.
       .def("perform_nocolor_split", [](CustomBackend&, const py::object&) {}, py::arg("device"));
   bind_meeting(module);
-  module.attr("build_stamp") = std::string(kBuildStamp);
+  module.attr("build_stamp") = std::string(shim_stamp());
   module.def("tensor_of_buffer", &tensor_of_buffer, py::arg("object"), py::arg("writable"));
   bind_standalone_group(module);
   bind_message_exchange(module);

@@ -2,6 +2,6 @@
 
 namespace customccl {
 
-std::string_view library_stamp() { return kBuildStamp; }
+std::string_view library_stamp() { return CUSTOMCCL_BUILD_STAMP; }
 
 }  // namespace customccl

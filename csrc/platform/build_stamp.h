@@ -11,8 +11,6 @@
 
 namespace customccl {
 
-// The stamp of whoever includes this.
-inline constexpr std::string_view kBuildStamp = CUSTOMCCL_BUILD_STAMP;
 // The stamp of the library that is loaded.
 std::string_view library_stamp();
 
