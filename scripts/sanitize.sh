@@ -17,6 +17,6 @@ if [ "$2" = thread ]; then
   leave_out=(--exclude-regex "Process|Fork")
   if setarch --addr-no-randomize true 2>/dev/null; then run=(setarch --addr-no-randomize); fi
 fi
-# Ranks of a test wait for each other: twice as many tests as processors take two thirds of the time.
+# Ranks of a test wait for each other, under the thread sanitizer half of the time: four tests for each processor.
 export TSAN_OPTIONS="halt_on_error=1:second_deadlock_stack=1" UBSAN_OPTIONS="print_stacktrace=1"
-"${run[@]}" "$(dirname "$cmake")/ctest" --test-dir "$folder" --parallel "$((2 * $3))" "${leave_out[@]}" --output-on-failure --no-tests=error
+"${run[@]}" "$(dirname "$cmake")/ctest" --test-dir "$folder" --parallel "$((4 * $3))" "${leave_out[@]}" --output-on-failure --no-tests=error

@@ -11,7 +11,7 @@ namespace customccl {
 namespace kernels {
 
 const ReduceTable& reduce_table([[maybe_unused]] InstructionSet set) {
-#if defined(__x86_64__)
+#if defined(CUSTOMCCL_VECTOR_KERNELS)
   if (set == InstructionSet::kAvx512) return kAvx512Table;
   if (set == InstructionSet::kAvx2) return kAvx2Table;
 #endif

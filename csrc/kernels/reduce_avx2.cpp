@@ -1,6 +1,8 @@
 // The loops for AVX2. No fused multiply-add is named, so none can change a result.
 
-#if defined(__x86_64__)
+#include "kernels/reduce_table.h"
+
+#if defined(CUSTOMCCL_VECTOR_KERNELS)
 
 #include "kernels/make_table.h"
 #include "kernels/reduce_loops.h"

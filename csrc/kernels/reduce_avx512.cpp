@@ -1,6 +1,8 @@
 // The loops for AVX-512 as every server processor since 2017 has it (F, BW, DQ, VL).
 
-#if defined(__x86_64__)
+#include "kernels/reduce_table.h"
+
+#if defined(CUSTOMCCL_VECTOR_KERNELS)
 
 #include "kernels/make_table.h"
 #include "kernels/reduce_loops.h"

@@ -40,8 +40,13 @@ void reduce(const ReduceTable& table, std::byte* dst, std::span<const std::byte*
 void scale(const ReduceTable& table, std::byte* dst, const std::byte* src, std::size_t count, DType dtype,
            std::complex<double> factor);
 
+// Compiling the vector tables takes a minute. With CUSTOMCCL_BASELINE_KERNELS there is the baseline alone.
+#if defined(__x86_64__) && !defined(CUSTOMCCL_BASELINE_KERNELS)
+#define CUSTOMCCL_VECTOR_KERNELS
+#endif
+
 extern const ReduceTable kBaselineTable;
-#if defined(__x86_64__)
+#if defined(CUSTOMCCL_VECTOR_KERNELS)
 extern const ReduceTable kAvx2Table;
 extern const ReduceTable kAvx512Table;
 #endif
