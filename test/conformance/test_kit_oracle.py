@@ -96,6 +96,22 @@ def test_reductions_are_exact_in_every_order(name: str, reduce_op: str) -> None:
             assert torch.equal(total / size if reduce_op == "avg" else total, expected)
 
 
+@pytest.mark.parametrize("reduce_op", ["sum", "min", "max"])
+@pytest.mark.parametrize("name", ["f32", "bf16"])
+def test_special_operands_are_reduced_as_by_torch_in_every_order(name: str, reduce_op: str) -> None:
+    dtype = DTYPES[name]
+    for size in SIZES:
+        inputs = [oracle.special_operands(rank, 31, dtype) for rank in range(size)]
+        expected = oracle.reduce_expected(inputs, dtype, reduce_op)
+        for order in (inputs, inputs[::-1]):
+            torch.testing.assert_close(
+                combine(order, REDUCE_OPS[reduce_op].make()), expected, rtol=0, atol=0, equal_nan=True
+            )
+        nans = torch.stack([each.isnan() for each in inputs])
+        assert torch.equal(expected.isnan() & nans.any(0), nans.any(0))
+        assert all(bool((nans[rank] & ~nans.roll(1, 0)[rank]).any()) for rank in range(size) if size > 1)
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", ["f32", "bool", "bf16", "c128", "u8"])
 def test_right_values_pass_in_every_layout(layout: str, dtype: str) -> None:

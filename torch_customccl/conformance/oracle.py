@@ -70,6 +70,12 @@ def special_floats(rank: int, numel: int, dtype: DType) -> torch.Tensor:
     return pool[mixed(rank, 0, numel) % len(pool)].to(dtype.torch)
 
 
+def special_operands(rank: int, numel: int, dtype: DType) -> torch.Tensor:
+    """NaN, infinities and numbers whose reductions are exact in any order, in an order that depends on the rank."""
+    pool = torch.tensor([float("nan"), float("inf"), -float("inf"), 3.0, 1.5, -2.25], dtype=torch.float64)
+    return pool[mixed(rank, 0, numel) % len(pool)].to(dtype.torch)
+
+
 def reduce_inputs(rank: int, slot: int, numel: int, dtype: DType, reduce_op: str, size: int) -> torch.Tensor:
     """One rank's input of a reduction, chosen so that the result is exact in the dtype in any order."""
     raw = mixed(rank, slot, numel)

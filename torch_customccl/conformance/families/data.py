@@ -52,7 +52,7 @@ def data_case(op: Op, size: int, tier: Tier, clause: str = "", **dims: Any) -> C
 
 def _clause(op: Op, dims: dict[str, Any]) -> str:
     if dims.get("payload") == "special":
-        return "DT-05"
+        return "RO-10" if op.reduces else "DT-05"
     if dims["layout"] == "channels_last_rank0":
         return "LA-04"
     if dims["layout"] in ("empty", "empty_dim"):
@@ -104,6 +104,14 @@ def _reduce_cases() -> Iterator[Case]:
                         smoke = size == 2 and name in CORE_REDUCE and dtype in ("f32", "bf16")
                         tier = Tier.SMOKE if smoke else Tier.STANDARD
                         yield data_case(op, size, tier, dtype=dtype, reduce_op=name)
+
+
+def _special_cases() -> Iterator[Case]:
+    for op in OPS.values():
+        for name in ("sum", "min", "max") if op.reduces else ():
+            for dtype in ("f32", "bf16"):
+                for size in (2, 3):
+                    yield data_case(op, size, Tier.STANDARD, dtype=dtype, reduce_op=name, payload="special")
 
 
 def _layout_cases() -> Iterator[Case]:
@@ -191,6 +199,7 @@ def generate() -> Iterator[Case]:
     for source in (
         _dtype_cases,
         _reduce_cases,
+        _special_cases,
         _layout_cases,
         _mixed_layout_cases,
         _size_cases,

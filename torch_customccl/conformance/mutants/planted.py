@@ -11,6 +11,7 @@ from .wrong_data import (
     IgnoresOffset,
     IgnoresStride,
     LastBitDiffers,
+    LosesNan,
     NarrowCount,
     SwapsRanks,
     WrongDivisor,
@@ -137,6 +138,13 @@ PLANTED: tuple[Mutant, ...] = (
         Verdict.WRONG_RESULT,
         ("call/all_reduce/same_bits/ws3",),
         "ranks differ in the last bit",
+    ),
+    Mutant(
+        "mutant_loses_nan",
+        LosesNan,
+        Verdict.WRONG_RESULT,
+        ("coll/all_reduce/ws2/f32/max/contiguous/n31/sync/world/special",),
+        "a maximum is no NaN where the second of two ranks has one",
     ),
     Mutant(
         "mutant_wrong_group_rank",

@@ -49,6 +49,19 @@ class WrongDivisor(ReferenceGroup):
         return (total * len(flats) / max(len(flats) - 1, 1)).to(total.dtype) if average and len(flats) > 2 else total
 
 
+class LosesNan(ReferenceGroup):
+    """MIN and MAX keep the first of two numbers unless the second is less, or greater: a NaN is neither."""
+
+    def reduced(self, flats: Sequence[torch.Tensor], op: Any) -> torch.Tensor:
+        name = op_name(op)
+        if not name.endswith(("MIN", "MAX")) or not flats[0].is_floating_point():
+            return super().reduced(flats, op)
+        kept = flats[0]
+        for flat in flats[1:]:
+            kept = torch.where(flat < kept if name.endswith("MIN") else flat > kept, flat, kept)
+        return kept
+
+
 class DropsLastChunk(ReferenceGroup):
     """Copies whole chunks of 4096 bytes and forgets the rest of large tensors."""
 
