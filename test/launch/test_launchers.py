@@ -48,8 +48,8 @@ def test_a_wrapper_that_exports_rank_and_size():
 
 @pytest.mark.parametrize("launcher", MPIRUN)
 def test_trying_again(launcher, tmp_path):
-    """What rank 0 published for an attempt that failed is replaced."""
-    mpirun(launcher, "again.py", str(tmp_path / "has failed"))
+    """What rank 0 published for an attempt that failed is replaced, and who had found it already looks again."""
+    mpirun(launcher, "again.py", str(tmp_path / "rank"))
 
 
 @pytest.mark.parametrize(("begin", "end"), [("before", "exit"), ("after", "now")])

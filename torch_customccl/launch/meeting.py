@@ -110,7 +110,7 @@ def _meet(info: LaunchInfo, deadline: float, timeout: timedelta) -> Meeting:
     if info.rank == 0:
         return _open_store(info, board, timeout, deadline)
     places = _published(board, deadline) if board is not None else _places(info)
-    return _enter(info, places, timeout, deadline)
+    return _enter(info, places, board, timeout, deadline)
 
 
 def launch_key(info: LaunchInfo) -> str:
@@ -232,12 +232,12 @@ def _ports(info: LaunchInfo) -> list[int]:
     return [info.master_port] if info.master_port is not None else drawn_ports(launch_key(info))
 
 
-def _enter(info: LaunchInfo, places: list[_Place], timeout: timedelta, deadline: float) -> Meeting:
+def _enter(info: LaunchInfo, places: list[_Place], board: Any, timeout: timedelta, deadline: float) -> Meeting:
     """The other ranks: knock until rank 0 answers. With one place to look at, a stranger there is the end."""
     nonce, began = secrets.token_hex(16), time.monotonic()
     met: dict[_Place, str] = {}  # what was found at places that are not rank 0's
     latest = ""  # why nobody was found
-    for place in _rounds(places, met, deadline):
+    for place in _rounds(places, board, met, deadline):
         try:
             port = knock(*place, launch_key(info), nonce, info.rank, deadline - time.monotonic())
         except RefusedError:
@@ -262,9 +262,11 @@ def _enter(info: LaunchInfo, places: list[_Place], timeout: timedelta, deadline:
     )
 
 
-def _rounds(places: list[_Place], strangers: Collection[_Place], deadline: float) -> Iterator[_Place]:
+def _rounds(places: list[_Place], board: Any, strangers: Collection[_Place], deadline: float) -> Iterator[_Place]:
     """The places over and over, with pauses. Rank 0 was not where a stranger is: it has passed on as well."""
     while time.monotonic() < deadline:
+        if board is not None:  # rank 0 may have given up and begun anew
+            places[:] = _published(board, deadline)
         yield from [place for place in places if place not in strangers] or places
         time.sleep(min(_PAUSE_S, max(0.0, deadline - time.monotonic())))
 

@@ -1,4 +1,4 @@
-"""Run by mpirun on two ranks: the first attempt of rank 0 to meet fails, since rank 1 comes after it."""
+"""Run by mpirun on two ranks: the first attempt of rank 0 to meet fails, and rank 1 looks for it before the next."""
 
 import sys
 import time
@@ -7,23 +7,27 @@ from pathlib import Path
 
 from torch_customccl.launch import Coordinator, LaunchInfo
 
-has_failed = Path(sys.argv[1])
+has_failed, looks = Path(sys.argv[1] + " has failed"), Path(sys.argv[1] + " looks")
+
+
+def wait_for(what: Path) -> None:
+    while not what.exists():
+        time.sleep(0.01)
+
+
 if LaunchInfo.detect().rank == 0:
     try:
         Coordinator(timeout=timedelta(milliseconds=10))
     except TimeoutError as error:
         assert "rank 1 did not come" in str(error), error
-        has_failed.touch()
     else:
         raise AssertionError("rank 1 was there already")
+    has_failed.touch()
+    wait_for(looks)
+    time.sleep(0.5)  # rank 1 finds what the first attempt published, most probably
 else:
-    while not has_failed.exists():
-        time.sleep(0.01)
-while True:
-    try:
-        coordinator = Coordinator(timeout=timedelta(seconds=10))
-        break
-    except TimeoutError:  # rank 1 may have looked up what the first attempt published
-        continue
+    wait_for(has_failed)
+    looks.touch()
+coordinator = Coordinator(timeout=timedelta(seconds=60))
 coordinator.barrier()
 sys.stdout.write(f"rank {coordinator.rank} is done\n")
