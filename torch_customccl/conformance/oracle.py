@@ -61,19 +61,22 @@ def transport_values(rank: int, slot: int, numel: int, dtype: DType) -> torch.Te
     return _from_bits(bits, dtype.torch)
 
 
+_NOT_FINITE = (float("nan"), float("inf"), -float("inf"))
+
+
+def _drawn(pool: list[float], rank: int, numel: int, dtype: DType) -> torch.Tensor:
+    return torch.tensor(pool, dtype=torch.float64)[mixed(rank, 0, numel) % len(pool)].to(dtype.torch)
+
+
 def special_floats(rank: int, numel: int, dtype: DType) -> torch.Tensor:
     """NaN, infinities, both zeros, denormals and ordinary numbers, in an order that depends on the rank."""
     tiny = torch.finfo(dtype.torch).tiny
-    pool = torch.tensor(
-        [float("nan"), float("inf"), -float("inf"), 0.0, -0.0, tiny / 2, -tiny / 4, 1.5, -2.25], dtype=torch.float64
-    )
-    return pool[mixed(rank, 0, numel) % len(pool)].to(dtype.torch)
+    return _drawn([*_NOT_FINITE, 0.0, -0.0, tiny / 2, -tiny / 4, 1.5, -2.25], rank, numel, dtype)
 
 
 def special_operands(rank: int, numel: int, dtype: DType) -> torch.Tensor:
     """NaN, infinities and numbers whose reductions are exact in any order, in an order that depends on the rank."""
-    pool = torch.tensor([float("nan"), float("inf"), -float("inf"), 3.0, 1.5, -2.25], dtype=torch.float64)
-    return pool[mixed(rank, 0, numel) % len(pool)].to(dtype.torch)
+    return _drawn([*_NOT_FINITE, 3.0, 1.5, -2.25], rank, numel, dtype)
 
 
 def reduce_inputs(rank: int, slot: int, numel: int, dtype: DType, reduce_op: str, size: int) -> torch.Tensor:

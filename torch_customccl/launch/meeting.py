@@ -265,10 +265,10 @@ def _enter(info: LaunchInfo, places: list[_Place], board: Any, timeout: timedelt
 def _rounds(places: list[_Place], board: Any, strangers: Collection[_Place], deadline: float) -> Iterator[_Place]:
     """The places over and over, with pauses. Rank 0 was not where a stranger is: it has passed on as well."""
     while time.monotonic() < deadline:
-        if board is not None:  # rank 0 may have given up and begun anew
-            places[:] = _published(board, deadline)
         yield from [place for place in places if place not in strangers] or places
         time.sleep(min(_PAUSE_S, max(0.0, deadline - time.monotonic())))
+        if board is not None and time.monotonic() < deadline:  # rank 0 may have given up and begun anew
+            places[:] = _published(board, deadline)
 
 
 def _connect(host: str, port: int, timeout: timedelta, deadline: float) -> dist.Store:
