@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import install, native, shared_region
-from benchmarks.peers import COPY, EXCHANGE, FLOOR, OURS_IN_C
+from benchmarks.peers import COPY, EXCHANGE, FLOOR, NO_WORK, OURS_IN_C
 from benchmarks.plan import Plan
 
 Event = dict[str, Any]
@@ -102,7 +102,7 @@ def prepare(peers: Sequence[str]) -> dict[str, str]:
 
 
 _BUILDS = {
-    **dict.fromkeys((FLOOR, EXCHANGE, OURS_IN_C), native.load_noop),
+    **dict.fromkeys((FLOOR, NO_WORK, EXCHANGE, OURS_IN_C), native.load_noop),
     COPY: native.sync_library,
     "deepspeed": install.load_deepspeed,
 }

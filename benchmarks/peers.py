@@ -20,11 +20,12 @@ OURS = "customccl"
 OURS_SHARED = "customccl, shared tensors"  # tensors allocated by the backend
 OURS_WIDE = "customccl, float32"  # in cells of two-byte types: as many elements of four bytes
 FLOOR = "floor"  # a c10d backend that does nothing
+NO_WORK = "floor without a Work"  # and gives no Work to who asked for none, which Python then need not wrap
 EXCHANGE = "exchange"  # one that only has the ranks exchange a flag each
 OURS_IN_C = "C interface"  # a c10d backend that only calls customccl's: the floor and the C level, in the same burst
 OUR_WAYS = (OURS, OURS_SHARED, OURS_WIDE, OURS_IN_C)
 COPY = "memcpy"  # copies as much as the operation must at least, large tensors only
-BARE = (FLOOR, EXCHANGE, COPY)  # do less than the operation
+BARE = (FLOOR, NO_WORK, EXCHANGE, COPY)  # do less than the operation
 TIMEOUT = timedelta(seconds=60)
 
 
@@ -187,6 +188,7 @@ PEERS: dict[str, Callable[[], Peer]] = {
     OURS: _ours,
     "gloo": lambda: C10dPeer("gloo", "gloo"),
     FLOOR: lambda: _compiled(FLOOR, "create"),
+    NO_WORK: lambda: _compiled(NO_WORK, "create_without_work", Scope(["all_reduce"], style="dist")),
     EXCHANGE: lambda: _compiled(EXCHANGE, "create_exchange", Scope(_EXCHANGED, most_bytes=1 << 20)),
     OURS_IN_C: _in_c,
     COPY: CopyPeer,

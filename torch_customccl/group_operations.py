@@ -59,7 +59,8 @@ def _lists(args: Sequence[Any]) -> bool:
 def _done(work: Any, async_op: bool) -> Any:
     if async_op:
         return work
-    work.wait()
+    if work is not None:
+        work.wait()
     return None
 
 

@@ -1,9 +1,10 @@
-// Four c10d backends. Two move no data, so what is left of a call's time is c10d, Python and the clock.
-// The floor does nothing. "exchange" also has the ranks exchange one flag each, as any backend must whose operations mean anything.
-// The third hands its tensor's address to customccl's C interface and looks at nothing: the floor and the C level in one call.
-// The fourth has another backend do each all_reduce, the one that was chosen last: one program, in the same memory, over each peer.
+// Five c10d backends. Three move no data, so what is left of a call's time is c10d, Python and the clock.
+// The floor does nothing, with or without giving a Work to who asked for none (torch's CPU backends give one, its GPU backend does not).
+// "exchange" also has the ranks exchange one flag each, as any backend must whose operations mean anything; it gives no Work unasked.
+// The next hands its tensor's address to customccl's C interface and looks at nothing: the floor and the C level in one call.
+// The last has another backend do each all_reduce, the one that was chosen last: one program, in the same memory, over each peer.
 // Tensors that a program has its backend allocate come from the one chosen then.
-// Every operation returns the same finished Work, made once; DistributedDataParallel gets its tensors back through it.
+// Every Work is the same finished one, made once; DistributedDataParallel gets its tensors back through it.
 
 #include <torch/csrc/utils/pybind.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -46,46 +47,47 @@ class FinishedWork final : public ::c10d::Work {
 
 class NoopBackend : public ::c10d::Backend {
  public:
-  NoopBackend(int rank, int size) : Backend(rank, size) {}
+  NoopBackend(int rank, int size, bool works_unasked = true) : Backend(rank, size), works_unasked_(works_unasked) {}
   const std::string getBackendName() const override { return "noop"; }
   void startCoalescing() override {}
   WorkPtr endCoalescing() override { return work_; }
   bool supportsCoalescing() const override { return true; }
 
-  WorkPtr broadcast(Tensors&, const ::c10d::BroadcastOptions&) override { return work_; }
+  WorkPtr broadcast(Tensors&, const ::c10d::BroadcastOptions& options) override { return done(options.asyncOp); }
   WorkPtr allreduce(Tensors& tensors, const ::c10d::AllreduceOptions& options) override {
     if (options.asyncOp) work_->keep(tensors);
-    return work_;
+    return done(options.asyncOp);
   }
-  WorkPtr allreduce_coalesced(Tensors&, const ::c10d::AllreduceCoalescedOptions&) override { return work_; }
-  WorkPtr reduce(Tensors&, const ::c10d::ReduceOptions&) override { return work_; }
-  WorkPtr allgather(std::vector<Tensors>&, Tensors&, const ::c10d::AllgatherOptions&) override { return work_; }
-  WorkPtr _allgather_base(at::Tensor&, at::Tensor&, const ::c10d::AllgatherOptions&) override { return work_; }
-  WorkPtr allgather_into_tensor_coalesced(Tensors&, Tensors&, const ::c10d::AllgatherOptions&) override {
-    return work_;
+  WorkPtr allreduce_coalesced(Tensors&, const ::c10d::AllreduceCoalescedOptions& options) override { return done(options.asyncOp); }
+  WorkPtr reduce(Tensors&, const ::c10d::ReduceOptions& options) override { return done(options.asyncOp); }
+  WorkPtr allgather(std::vector<Tensors>&, Tensors&, const ::c10d::AllgatherOptions& options) override { return done(options.asyncOp); }
+  WorkPtr _allgather_base(at::Tensor&, at::Tensor&, const ::c10d::AllgatherOptions& options) override { return done(options.asyncOp); }
+  WorkPtr allgather_into_tensor_coalesced(Tensors&, Tensors&, const ::c10d::AllgatherOptions& options) override {
+    return done(options.asyncOp);
   }
-  WorkPtr gather(std::vector<Tensors>&, Tensors&, const ::c10d::GatherOptions&) override { return work_; }
-  WorkPtr scatter(Tensors&, std::vector<Tensors>&, const ::c10d::ScatterOptions&) override { return work_; }
-  WorkPtr reduce_scatter(Tensors&, std::vector<Tensors>&, const ::c10d::ReduceScatterOptions&) override {
-    return work_;
+  WorkPtr gather(std::vector<Tensors>&, Tensors&, const ::c10d::GatherOptions& options) override { return done(options.asyncOp); }
+  WorkPtr scatter(Tensors&, std::vector<Tensors>&, const ::c10d::ScatterOptions& options) override { return done(options.asyncOp); }
+  WorkPtr reduce_scatter(Tensors&, std::vector<Tensors>&, const ::c10d::ReduceScatterOptions& options) override {
+    return done(options.asyncOp);
   }
-  WorkPtr _reduce_scatter_base(at::Tensor&, at::Tensor&, const ::c10d::ReduceScatterOptions&) override { return work_; }
-  WorkPtr reduce_scatter_tensor_coalesced(Tensors&, Tensors&, const ::c10d::ReduceScatterOptions&) override {
-    return work_;
+  WorkPtr _reduce_scatter_base(at::Tensor&, at::Tensor&, const ::c10d::ReduceScatterOptions& options) override { return done(options.asyncOp); }
+  WorkPtr reduce_scatter_tensor_coalesced(Tensors&, Tensors&, const ::c10d::ReduceScatterOptions& options) override {
+    return done(options.asyncOp);
   }
   WorkPtr alltoall_base(at::Tensor&, at::Tensor&, std::vector<int64_t>&, std::vector<int64_t>&,
-                        const ::c10d::AllToAllOptions&) override {
-    return work_;
+                        const ::c10d::AllToAllOptions& options) override {
+    return done(options.asyncOp);
   }
-  WorkPtr alltoall(Tensors&, Tensors&, const ::c10d::AllToAllOptions&) override { return work_; }
+  WorkPtr alltoall(Tensors&, Tensors&, const ::c10d::AllToAllOptions& options) override { return done(options.asyncOp); }
   WorkPtr send(Tensors&, int, int) override { return work_; }
   WorkPtr recv(Tensors&, int, int) override { return work_; }
-  WorkPtr barrier(const ::c10d::BarrierOptions&) override { return work_; }
+  WorkPtr barrier(const ::c10d::BarrierOptions& options) override { return done(options.asyncOp); }
 
  protected:
-  WorkPtr done() const { return work_; }
+  WorkPtr done(bool asked = true) const { return asked || works_unasked_ ? WorkPtr(work_) : nullptr; }
 
  private:
+  bool works_unasked_;
   c10::intrusive_ptr<FinishedWork> work_ = c10::make_intrusive<FinishedWork>();
 };
 
@@ -139,28 +141,28 @@ class Flags {
 
 class ExchangeBackend final : public NoopBackend {
  public:
-  ExchangeBackend(::c10d::Store& store, int rank, int size) : NoopBackend(rank, size), flags_(store, rank, size) {}
+  ExchangeBackend(::c10d::Store& store, int rank, int size) : NoopBackend(rank, size, false), flags_(store, rank, size) {}
   const std::string getBackendName() const override { return "exchange"; }
 
   WorkPtr allreduce(Tensors& tensors, const ::c10d::AllreduceOptions& options) override {
     flags_.exchange();
     return NoopBackend::allreduce(tensors, options);
   }
-  WorkPtr _allgather_base(at::Tensor&, at::Tensor&, const ::c10d::AllgatherOptions&) override { return exchanged(); }
-  WorkPtr _reduce_scatter_base(at::Tensor&, at::Tensor&, const ::c10d::ReduceScatterOptions&) override {
-    return exchanged();
+  WorkPtr _allgather_base(at::Tensor&, at::Tensor&, const ::c10d::AllgatherOptions& options) override { return exchanged(options.asyncOp); }
+  WorkPtr _reduce_scatter_base(at::Tensor&, at::Tensor&, const ::c10d::ReduceScatterOptions& options) override {
+    return exchanged(options.asyncOp);
   }
   WorkPtr alltoall_base(at::Tensor&, at::Tensor&, std::vector<int64_t>&, std::vector<int64_t>&,
-                        const ::c10d::AllToAllOptions&) override {
-    return exchanged();
+                        const ::c10d::AllToAllOptions& options) override {
+    return exchanged(options.asyncOp);
   }
-  WorkPtr barrier(const ::c10d::BarrierOptions&) override { return exchanged(); }
+  WorkPtr barrier(const ::c10d::BarrierOptions& options) override { return exchanged(options.asyncOp); }
   WorkPtr broadcast(Tensors&, const ::c10d::BroadcastOptions& options) override {
-    if (options.rootRank != getRank()) return awaited(static_cast<int>(options.rootRank));
+    if (options.rootRank != getRank()) return awaited(static_cast<int>(options.rootRank), options.asyncOp);
     for (int other = 0; other < getSize(); ++other) {
       if (other != getRank()) flags_.show(other);
     }
-    return done();
+    return done(options.asyncOp);
   }
   WorkPtr send(Tensors&, int destination, int) override {
     flags_.show(destination);
@@ -169,13 +171,13 @@ class ExchangeBackend final : public NoopBackend {
   WorkPtr recv(Tensors&, int source, int) override { return awaited(source); }
 
  private:
-  WorkPtr exchanged() {
+  WorkPtr exchanged(bool asked) {
     flags_.exchange();
-    return done();
+    return done(asked);
   }
-  WorkPtr awaited(int from) {
+  WorkPtr awaited(int from, bool asked = true) {
     flags_.await(from);
-    return done();
+    return done(asked);
   }
 
   Flags flags_;
@@ -225,7 +227,7 @@ class CInterfaceBackend final : public NoopBackend {
 
 class RelayBackend final : public NoopBackend {
  public:
-  using NoopBackend::NoopBackend;
+  RelayBackend(int rank, int size) : NoopBackend(rank, size) {}
   const std::string getBackendName() const override { return "relay"; }
   void choose(c10::intrusive_ptr<::c10d::Backend> backend) { chosen_ = std::move(backend); }
 
@@ -248,6 +250,10 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   module.def("create", [](const c10::intrusive_ptr<::c10d::Store>&, int rank, int size, std::chrono::milliseconds) {
     return c10::intrusive_ptr<::c10d::Backend>(c10::make_intrusive<NoopBackend>(rank, size));
   });
+  module.def("create_without_work",
+             [](const c10::intrusive_ptr<::c10d::Store>&, int rank, int size, std::chrono::milliseconds) {
+               return c10::intrusive_ptr<::c10d::Backend>(c10::make_intrusive<NoopBackend>(rank, size, false));
+             });
   module.def("create_exchange",
              [](const c10::intrusive_ptr<::c10d::Store>& store, int rank, int size, std::chrono::milliseconds) {
                return c10::intrusive_ptr<::c10d::Backend>(c10::make_intrusive<ExchangeBackend>(*store, rank, size));

@@ -28,8 +28,11 @@ METHOD = """\
   and whoever comes next pays. Steps (end to end) run as the system places them.
 - Results are checked at each size against a formula (Python: before and after timing); a wrong one has no numbers. No
   sample is dropped, nothing is the best of several runs.
-- The floor is a c10d backend that does nothing: what Python and c10d cost whatever the backend. "Exchange" is the same
-  with one flag from each rank to each other: what any operation costs that the ranks take part in together.
+- The floor is a c10d backend that does nothing but return a finished Work, as torch's CPU backends return one: what
+  Python and c10d cost. A call that is not asynchronous need not return one, and then Python neither wraps it nor waits
+  for it; customccl returns none, so it may take less than the floor. "Floor without a Work" is the floor of that.
+  "Exchange" returns none either and has one flag go from each rank to each other: what any operation costs that the
+  ranks take part in together. (In runs before 27 November 2026 customccl and "exchange" returned one, too.)
 - C level: one C program compiled for each library. All run all the time, asleep but for the one whose turn it is; a
   turn is up to 2 ms of calls of one operation (20 ms where ranks share processors), after a quarter as many untimed
   ones, or one call of a long one. Rounds, ratios and the A/A gate as above. The program pins ranks to the same cores

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from benchmarks import intervals, operations
-from benchmarks.peers import BARE, COPY, EXCHANGE, FLOOR, OURS, OURS_IN_C
+from benchmarks.peers import BARE, COPY, EXCHANGE, FLOOR, NO_WORK, OURS, OURS_IN_C
 from benchmarks.plan import C_STYLE, OWN, STEP
 from benchmarks.report import words
 from benchmarks.results import Line, Results, unique
@@ -63,9 +63,13 @@ def _own_table(results: Results, lines: list[Line], peers: list[str]) -> list[st
 
 
 def _column(peer: str) -> str:
-    return {FLOOR: "over the floor", EXCHANGE: "over an exchange of flags", OURS_IN_C: "C interface, over it"}.get(
-        peer, f"{peer}: time, ratio"
-    )
+    over = {
+        FLOOR: "over the floor",
+        NO_WORK: f"over the {NO_WORK}",
+        EXCHANGE: "over an exchange of flags",
+        OURS_IN_C: "C interface, over it",
+    }
+    return over.get(peer, f"{peer}: time, ratio")
 
 
 def _times(line: Line) -> list[str]:
@@ -98,9 +102,9 @@ def against(line: Line, peer: str) -> str:
         return words.NOISY
     if peer == OURS_IN_C:
         more = intervals.paired_difference(line.samples(OURS), line.samples(peer)).median
-        return f"{words.time(theirs.median)} + {words.time(more)}"
+        return f"{words.time(theirs.median)} {words.more(more)}"
     if peer in BARE:
-        return "+ " + words.time(intervals.paired_difference(line.samples(OURS), line.samples(peer)).median)
+        return words.more(intervals.paired_difference(line.samples(OURS), line.samples(peer)).median)
     return f"{words.time(theirs.median)}, {words.ratio(ratio)}"
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from benchmarks import intervals
 from benchmarks.intervals import Interval
-from benchmarks.peers import FLOOR, OURS, OURS_IN_C, OURS_SHARED, OURS_WIDE
+from benchmarks.peers import FLOOR, NO_WORK, OURS, OURS_IN_C, OURS_SHARED, OURS_WIDE
 from benchmarks.plan import DDP_BYTES, OWN, STEP
 from benchmarks.report import bounds, tables, words
 from benchmarks.report.verdicts import NOT_MEASURED, TOO_NOISY, Verdict, bounded, every, judged, median, usable
@@ -33,7 +33,9 @@ def over_floor(allowed: float, **cell: object) -> Check:
             return NOT_MEASURED
         more = intervals.paired_difference(line.samples(OURS), line.samples(FLOOR))
         floor, ours = median(line, FLOOR), median(line)
-        text = f"floor {words.time(floor)} + {words.time(more.median)} = {words.time(ours)}"
+        text = f"floor {words.time(floor)} {words.more(more.median)} = {words.time(ours)}"
+        if NO_WORK in line.peers:
+            text += f"; {NO_WORK} {words.time(median(line, NO_WORK))}"
         error = sum((line.slack(peer) - 1) * seconds for peer, seconds in ((FLOOR, floor), (OURS, ours)))
         verdict = judged(text, more, error, lambda extra: extra <= allowed)
         return bounded(verdict, results, line, floor + allowed)
@@ -148,7 +150,7 @@ def c_level_plus_floor(size: int) -> Check:
         assert line is not None
         over = intervals.paired_difference(line.samples(OURS_IN_C), line.samples(FLOOR)).median
         more = intervals.paired_difference(line.samples(OURS), line.samples(OURS_IN_C))
-        text = f"floor {words.time(median(line, FLOOR))} + C level {words.time(over)} + {words.time(more.median)}"
+        text = f"floor {words.time(median(line, FLOOR))} + C level {words.time(over)} {words.more(more.median)}"
         return Verdict(text, more.median <= 0.3 * US + 0.05 * over)
 
     return check

@@ -13,6 +13,11 @@ def time(seconds: float) -> str:
     return f"{three(seconds / 1e-9)} ns"
 
 
+def more(seconds: float) -> str:
+    """What is added: -1.5e-07 -> "- 150 ns"."""
+    return f"{'-' if seconds < 0 else '+'} {time(abs(seconds))}"
+
+
 def three(value: float) -> str:
     """Three significant digits, without an exponent."""
     if value == 0:

@@ -173,6 +173,10 @@ class CustomBackend final : public ::c10d::Backend {
   using FinishedWorks = std::array<WorkPtr, kKinds>;
   static const FinishedWorks& finished_works();
   WorkPtr finished_work(::c10d::OpType type) const { return finished_works_[static_cast<std::size_t>(type) % kKinds]; }
+  // What whoever asked for no Work gets when all is done: none, like from torch's own backend for GPUs, so that torch.distributed
+  // neither makes a Python object of it nor waits for it (0.5 us). But a finished one where torch would use it unasked, and crash:
+  // its list of Works in flight, if it is kept; and groups written in Python that know all_to_all_single by its former name.
+  WorkPtr ended_work(::c10d::OpType type) const;
 
   // For those who watch (observed.cpp): the profiler, the flight recorder, hooks, extended timeouts.
   // `body` carries out what `call` tells of, within its timeout. The Work gives `results` as such, if there are any.

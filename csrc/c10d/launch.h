@@ -1,5 +1,7 @@
 #pragma once
 
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
 #include "c10d/backend.h"
 
 namespace customccl::torch_shim {
@@ -7,6 +9,12 @@ namespace customccl::torch_shim {
 [[gnu::always_inline]] inline void CustomBackend::run(PreparedCall& prepared) {
   const Status status = group_->run(prepared.sealed());
   if (C10_UNLIKELY(!status.ok())) fail(status);
+}
+
+[[gnu::always_inline]] inline CustomBackend::WorkPtr CustomBackend::ended_work(::c10d::OpType type) const {
+  const bool renamed = type == ::c10d::OpType::ALLTOALL_BASE;
+  if (C10_UNLIKELY(renamed || ::c10d::allow_inflight_collective_as_graph_input())) return finished_work(type);
+  return nullptr;
 }
 
 template <class Hold>
@@ -18,7 +26,7 @@ CustomBackend::WorkPtr CustomBackend::launch(PreparedCall&& prepared, bool async
       return run_observed(prepared.call(), [&] { run(prepared); }, label, hold(), std::move(callbacks));
     }
     run(prepared);
-    return finished_work(label.type);
+    return ended_work(label.type);
   }
   if (C10_UNLIKELY(observed || coalescing_.load(std::memory_order_relaxed))) {
     return post_all({&prepared, 1}, true, label, hold());

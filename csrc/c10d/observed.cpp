@@ -122,7 +122,7 @@ CustomBackend::WorkPtr CustomBackend::report_success(::c10d::OpType type, Clock:
                                                      at::TensorList outputs) {
   if (hook_->active()) hook_->call(type, group_->sequence(), begin);
   const bool heard = success_hooks_->any();
-  if (!heard && outputs.empty()) return finished_work(type);
+  if (!heard && outputs.empty()) return ended_work(type);
   const Nanos took = Clock::now() - begin;
   const std::uint64_t key = heard ? SuccessHooks::next_key() : 0;
   if (heard) success_hooks_->run(key, took);

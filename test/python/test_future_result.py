@@ -7,7 +7,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 from harness.rank import tell_parent
-from torch._C._distributed_c10d import AllreduceOptions, WorkResult
+from torch._C._distributed_c10d import AllreduceOptions, AllToAllOptions, WorkResult
 
 
 def test_every_work_that_succeeds_says_so(ranks):
@@ -19,9 +19,9 @@ def test_every_work_that_succeeds_says_so(ranks):
             dist.isend(torch.ones(3), other),
             dist.irecv(torch.ones(3), other),
         ]
-        options = AllreduceOptions()
+        options = AllToAllOptions()
         options.asyncOp = False
-        synchronous = dist.group.WORLD.allreduce([value], options)
+        synchronous = dist.group.WORLD.alltoall_base(torch.empty(4), torch.ones(4), [], [], options)
         results = [work.get_future_result() for work in (*asynchronous, synchronous)]
         assert [result.wait() for result in results] == [int(WorkResult.SUCCESS)] * 5
         late = asynchronous[0].get_future_result()
