@@ -101,6 +101,8 @@ def test_where_torch_keeps_a_list_of_works_in_flight(ranks):
     def body(rank, size):
         value, late = part(rank), part(rank)
         with inflight():
+            dist.all_reduce(part(rank), async_op=True).wait()
+            assert c10d._get_work_registry_size() == 0, "a Work that was waited for is still on the list"
             dist.all_reduce(value)
             work = dist.all_reduce(late, async_op=True)
         for tensor in (value, late):
