@@ -1,4 +1,4 @@
-"""What people use besides training wrappers: DTensor, checkpoints, compile, device meshes, torchrun."""
+"""What people use besides training wrappers: DTensor, checkpoints, compile, meshes, torchrun, groups of their own."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -21,6 +22,8 @@ _ROWS = (
     ("compile", "IN-07", 2),
     ("device_mesh", "IN-08", 4),
     ("torchrun", "IN-09", 2),
+    ("listed_works", "IN-10", 2),
+    ("python_group", "IN-11", 2),
 )
 
 
@@ -91,6 +94,62 @@ def with_device_mesh(context: Context) -> None:
         context.expect(
             bool((value == want).all()), f"sum along {name} is {value[0].item()}, expected {want}", Verdict.WRONG_RESULT
         )
+
+
+@body
+def with_listed_works(context: Context) -> None:
+    """torch lists what is in flight, and wait_tensor() waits for what is on the list."""
+    from torch.distributed._functional_collectives import allow_inflight_collective_as_graph_input_ctx
+
+    rank, size = context.rank, context.size
+    summed, sent, late = (torch.full((4,), rank + number) for number in (1.0, 10.0, 20.0))
+    with allow_inflight_collective_as_graph_input_ctx():
+        dist.all_reduce(summed)
+        dist.broadcast(sent, 1)
+        work = dist.broadcast(late, 0, async_op=True)
+        work.wait()
+    got = [torch.ops._c10d_functional.wait_tensor(each) for each in (summed, sent, late)]
+    want = [size * (size + 1) / 2, 11.0, 20.0]
+    close(context, got, [torch.full((4,), value) for value in want], "what is on the list")
+
+
+class _OverAnother(dist.ProcessGroup):
+    """As trainers have them. all_to_all_single goes by the name of torch 2.12, by which later versions find it, too."""
+
+    def __init__(self, inner: Any) -> None:
+        super().__init__(inner.rank(), inner.size())  # type: ignore[call-arg]
+        self._inner = inner
+
+    def allreduce(self, *args: Any) -> Any:
+        return self._inner.allreduce(*args)
+
+    def broadcast(self, *args: Any) -> Any:
+        return self._inner.broadcast(*args)
+
+    def alltoall_base(self, *args: Any) -> Any:
+        exchange = getattr(self._inner, "all_to_all_single", None) or self._inner.alltoall_base
+        return exchange(*args)
+
+
+@body
+def with_python_group(context: Context) -> None:
+    """Operations of a group that hands them on, and its asynchronous ones."""
+    rank, size = context.rank, context.size
+    group = _OverAnother(dist.group.WORLD)
+    for async_op in (False, True):
+        summed, sent, given = torch.full((4,), rank + 1.0), torch.full((4,), rank + 10.0), torch.arange(2.0 * size)
+        exchanged = torch.empty_like(given)
+        works = [
+            dist.all_reduce(summed, group=group, async_op=async_op),
+            group.broadcast([sent], dist.BroadcastOptions()),
+            dist.all_to_all_single(exchanged, given + 100 * rank, group=group, async_op=async_op),
+        ]
+        for work in works:
+            if work is not None:
+                work.wait()
+        want = [torch.full((4,), size * (size + 1) / 2), torch.full((4,), 10.0)]
+        parts = [given.chunk(size)[rank] + 100 * other for other in range(size)]
+        close(context, [summed, sent, exchanged], [*want, torch.cat(parts)], "by way of a group written in Python")
 
 
 _SCRIPT = """

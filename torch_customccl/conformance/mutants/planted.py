@@ -22,6 +22,7 @@ from .wrong_endings import (
     BreaksGroup,
     CompletesEarly,
     FalseCapability,
+    GivesNoWork,
     HangsOnEmpty,
     IgnoresTimeout,
     RaisesOnOne,
@@ -123,6 +124,13 @@ PLANTED: tuple[Mutant, ...] = (
         Verdict.CRASH,
         ("coll/broadcast/ws2/bf16/contiguous/n31/*",),
         "dies of a segmentation fault",
+    ),
+    Mutant(
+        "mutant_gives_no_work",
+        GivesNoWork,
+        Verdict.CRASH,
+        ("integration/python_group/ws2",),
+        "gives None where groups written in Python wait for a Work",
     ),
     Mutant("mutant_leaks_shm", LeaksShm, Verdict.LEAK, ("fault/leftovers/normal/ws2",), "leaves shared memory behind"),
     Mutant(

@@ -82,6 +82,24 @@ class Segfaults(ReferenceGroup):
         return super().broadcast(tensors, opts)
 
 
+class GivesNoWork(ReferenceGroup):
+    """all_to_all_single gives None to who did not ask for a Work."""
+
+    def all_to_all_single(
+        self,
+        output: torch.Tensor,
+        input: torch.Tensor,
+        output_splits: list[int],
+        input_splits: list[int],
+        opts: Any = None,
+    ) -> ReferenceWork:
+        work = super().all_to_all_single(output, input, output_splits, input_splits, opts)
+        if opts is None or opts.asyncOp:
+            return work
+        work.wait()
+        return None  # type: ignore[return-value]
+
+
 class FalseCapability(ReferenceGroup):
     """Declares coalescing, which it does not have."""
 
