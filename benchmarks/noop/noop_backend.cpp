@@ -58,19 +58,31 @@ class NoopBackend : public ::c10d::Backend {
     if (options.asyncOp) work_->keep(tensors);
     return done(options.asyncOp);
   }
-  WorkPtr allreduce_coalesced(Tensors&, const ::c10d::AllreduceCoalescedOptions& options) override { return done(options.asyncOp); }
+  WorkPtr allreduce_coalesced(Tensors&, const ::c10d::AllreduceCoalescedOptions& options) override {
+    return done(options.asyncOp);
+  }
   WorkPtr reduce(Tensors&, const ::c10d::ReduceOptions& options) override { return done(options.asyncOp); }
-  WorkPtr allgather(std::vector<Tensors>&, Tensors&, const ::c10d::AllgatherOptions& options) override { return done(options.asyncOp); }
-  WorkPtr _allgather_base(at::Tensor&, at::Tensor&, const ::c10d::AllgatherOptions& options) override { return done(options.asyncOp); }
+  WorkPtr allgather(std::vector<Tensors>&, Tensors&, const ::c10d::AllgatherOptions& options) override {
+    return done(options.asyncOp);
+  }
+  WorkPtr _allgather_base(at::Tensor&, at::Tensor&, const ::c10d::AllgatherOptions& options) override {
+    return done(options.asyncOp);
+  }
   WorkPtr allgather_into_tensor_coalesced(Tensors&, Tensors&, const ::c10d::AllgatherOptions& options) override {
     return done(options.asyncOp);
   }
-  WorkPtr gather(std::vector<Tensors>&, Tensors&, const ::c10d::GatherOptions& options) override { return done(options.asyncOp); }
-  WorkPtr scatter(Tensors&, std::vector<Tensors>&, const ::c10d::ScatterOptions& options) override { return done(options.asyncOp); }
+  WorkPtr gather(std::vector<Tensors>&, Tensors&, const ::c10d::GatherOptions& options) override {
+    return done(options.asyncOp);
+  }
+  WorkPtr scatter(Tensors&, std::vector<Tensors>&, const ::c10d::ScatterOptions& options) override {
+    return done(options.asyncOp);
+  }
   WorkPtr reduce_scatter(Tensors&, std::vector<Tensors>&, const ::c10d::ReduceScatterOptions& options) override {
     return done(options.asyncOp);
   }
-  WorkPtr _reduce_scatter_base(at::Tensor&, at::Tensor&, const ::c10d::ReduceScatterOptions& options) override { return done(options.asyncOp); }
+  WorkPtr _reduce_scatter_base(at::Tensor&, at::Tensor&, const ::c10d::ReduceScatterOptions& options) override {
+    return done(options.asyncOp);
+  }
   WorkPtr reduce_scatter_tensor_coalesced(Tensors&, Tensors&, const ::c10d::ReduceScatterOptions& options) override {
     return done(options.asyncOp);
   }
@@ -78,7 +90,9 @@ class NoopBackend : public ::c10d::Backend {
                         const ::c10d::AllToAllOptions& options) override {
     return done(options.asyncOp);
   }
-  WorkPtr alltoall(Tensors&, Tensors&, const ::c10d::AllToAllOptions& options) override { return done(options.asyncOp); }
+  WorkPtr alltoall(Tensors&, Tensors&, const ::c10d::AllToAllOptions& options) override {
+    return done(options.asyncOp);
+  }
   WorkPtr send(Tensors&, int, int) override { return work_; }
   WorkPtr recv(Tensors&, int, int) override { return work_; }
   WorkPtr barrier(const ::c10d::BarrierOptions& options) override { return done(options.asyncOp); }
@@ -141,14 +155,17 @@ class Flags {
 
 class ExchangeBackend final : public NoopBackend {
  public:
-  ExchangeBackend(::c10d::Store& store, int rank, int size) : NoopBackend(rank, size, false), flags_(store, rank, size) {}
+  ExchangeBackend(::c10d::Store& store, int rank, int size)
+      : NoopBackend(rank, size, false), flags_(store, rank, size) {}
   const std::string getBackendName() const override { return "exchange"; }
 
   WorkPtr allreduce(Tensors& tensors, const ::c10d::AllreduceOptions& options) override {
     flags_.exchange();
     return NoopBackend::allreduce(tensors, options);
   }
-  WorkPtr _allgather_base(at::Tensor&, at::Tensor&, const ::c10d::AllgatherOptions& options) override { return exchanged(options.asyncOp); }
+  WorkPtr _allgather_base(at::Tensor&, at::Tensor&, const ::c10d::AllgatherOptions& options) override {
+    return exchanged(options.asyncOp);
+  }
   WorkPtr _reduce_scatter_base(at::Tensor&, at::Tensor&, const ::c10d::ReduceScatterOptions& options) override {
     return exchanged(options.asyncOp);
   }
