@@ -123,7 +123,8 @@ CustomBackend::WorkPtr CustomBackend::make_work(std::vector<std::shared_ptr<Tens
   }
   Audience audience;
   if (C10_UNLIKELY(watched())) audience = watch(*tasks.front(), label, held, std::move(grant));
-  audience.timed = timed();
+  // What is over before its Work is known to those who listen for keys tells them its time when they look at it.
+  audience.timed = timed() || audience.key != 0;
   auto work = c10::make_intrusive<TaskWork>(group_, std::move(tasks), label, held.inputs.vec(),
                                             held.results(label).vec(), std::move(audience));
   if (!async) work->wait(kNoTimeout);
