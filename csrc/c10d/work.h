@@ -151,8 +151,8 @@ class TaskWork final : public ::c10d::Work {
   bool timed_;
 };
 
-// Done from the start: what a synchronous call returns, and an asynchronous one that was over before it returned. Where nobody
-// listens to a synchronous call it holds nothing, and one serves all calls.
+// Done from the start: what a synchronous call returns, if it has to return a Work, and an asynchronous one that was over before it
+// returned. Where nobody listens to a synchronous call it holds nothing, and one serves all calls.
 class DoneWork final : public ::c10d::Work {
  public:
   explicit DoneWork(::c10d::OpType type = ::c10d::OpType::UNKNOWN) : Work(-1, type) {}
