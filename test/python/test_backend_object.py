@@ -100,7 +100,7 @@ def test_works_tell_how_long_they_took_and_sequence_numbers_count_collectives(ra
         for work in untimed + works:
             work.wait()
         if getattr(backend(), "supports_completion_hooks", False):
-            works += untimed  # torch 2.15 and later: its recorder listens to every group, and asks each Work for its time
+            works += untimed  # torch 2.15 and later: its recorder asks each Work for its time
         else:
             for work in untimed:
                 with pytest.raises(RuntimeError, match="_enable_collectives_timing"):
