@@ -49,7 +49,8 @@ format: set-up
 test-cpp: build
 	"$(ctest)" --test-dir build/package --parallel $(JOBS) --output-on-failure --no-tests=error
 
-# Thread sanitizer sees ranks that are threads; tests whose names contain Process or Fork start processes and are left out there.
+# Thread sanitizer sees ranks that are threads; tests whose names contain Process or Fork start processes and are left out there,
+# and so are collectives of 6 and 7 ranks.
 sanitize sanitize-build: set-up
 	@bash scripts/sanitize.sh "$(python)" address,undefined $(JOBS) $(filter %-build,$@)
 	@bash scripts/sanitize.sh "$(python)" thread $(JOBS) $(filter %-build,$@)

@@ -1,7 +1,9 @@
 """Compiles the shim against the headers of every supported torch but the one installed here, which the build uses:
 syntax and types only, all its sources as one unit.
 
-Usage: python scripts/check_torch_versions.py [VERSION ...]
+check_torch_versions.py               all of them
+check_torch_versions.py VERSION ...   these
+check_torch_versions.py --ends        the oldest and the newest: what lies between is made of what these have
 """
 
 import os
@@ -51,8 +53,11 @@ def main() -> int:
     unit = HEADERS / "shim.cpp"
     sources = sorted((ROOT / "csrc" / "c10d").glob("*.cpp"))
     unit.write_text("".join(f'#include "{source}"\n' for source in sources))
+    wanted = sys.argv[1:] or others()
+    if wanted == ["--ends"]:
+        wanted = [VERSIONS[0], VERSIONS[-1]]
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as compilers:
-        results = list(compilers.map(partial(compiles, unit=unit), sys.argv[1:] or others()))
+        results = list(compilers.map(partial(compiles, unit=unit), wanted))
     return 0 if all(results) else 1
 
 

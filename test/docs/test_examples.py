@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from harness.programs import starting_quickly
 from pages import ROOT, Block, blocks, name
 
 PROSE = ("use.md", "groups.md", "messages.md")  # pages whose blocks make one program
@@ -32,7 +33,7 @@ def run(command: list[str], folder: Path, limit: int, **more: str) -> None:
     scripts = str(Path(sys.executable).parent)
     environment = {**os.environ, "PATH": f"{scripts}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1", **more}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    with subprocess.Popen(command, cwd=folder, env=environment, **pipes) as started:
+    with subprocess.Popen(command, cwd=folder, env=starting_quickly(environment), **pipes) as started:
         try:
             output, _ = started.communicate(timeout=limit)
         except subprocess.TimeoutExpired:

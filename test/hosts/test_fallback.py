@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from harness.installed import installed
+from harness.programs import starting_quickly
 
 Started = subprocess.Popen[str]
 
@@ -50,7 +51,7 @@ print("changed twice over", torch_customccl.info()["groups_over_gloo"], flush=Tr
 def start(prefix: list[str], rank: int, store: Path, environment: dict[str, str], body: str = BODY) -> Started:
     return subprocess.Popen(
         [*prefix, sys.executable, "-c", body, str(rank), str(store)],
-        env=os.environ | environment,
+        env=starting_quickly(os.environ | environment),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

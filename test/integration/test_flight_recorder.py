@@ -12,7 +12,7 @@ import tempfile
 import pytest
 import torch
 import torch.distributed as dist
-from harness.programs import environment
+from harness.programs import environment, starting_quickly
 from torch.profiler import ProfilerActivity, profile
 
 from torch_customccl._loader import torch_minor
@@ -92,7 +92,7 @@ def run_program(program: str, folder, mode: str = "", **variables: str) -> None:
     started = [
         subprocess.Popen(
             [*command, str(rank), str(folder), mode],
-            env={name: value for name, value in environment(**variables).items() if value},
+            env=starting_quickly({name: value for name, value in environment(**variables).items() if value}),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

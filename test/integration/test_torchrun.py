@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from harness.programs import Program, environment, programs
+from harness.programs import Program, environment, programs, starting_quickly
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -34,7 +34,8 @@ def restarted(name: str, size: int, rendezvous: list[str], **more: str) -> str:
     options = ["--nproc-per-node", str(size), "--max-restarts", "1", "--monitor-interval", "0.1", *rendezvous]
 
     def launch() -> Program:
-        return Program(str(PROGRAMS / name), *options, env=environment(**more), module="torch.distributed.run")
+        env = starting_quickly(environment(**more))
+        return Program(str(PROGRAMS / name), *options, env=env, module="torch.distributed.run")
 
     with programs([launch]) as (program,):
         ended = program.end()

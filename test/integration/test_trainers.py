@@ -6,7 +6,7 @@ import importlib.util
 from pathlib import Path
 
 import pytest
-from harness.programs import Program, environment, programs
+from harness.programs import Program, environment, programs, starting_quickly
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -19,7 +19,8 @@ def test_training_equals_training_in_one_process(trainer):
     def launch() -> Program:
         options = ["--standalone", "--nproc-per-node", "2"]
         name = str(PROGRAMS / f"train_with_{trainer}.py")
-        return Program(name, *options, env=environment(), module="torch.distributed.run")
+        env = starting_quickly(environment())
+        return Program(name, *options, env=env, module="torch.distributed.run")
 
     with programs([launch]) as (program,):
         ended = program.end(limit=100)
