@@ -40,6 +40,15 @@ def integer(value: Any, what: str) -> int:
         raise TypeError(f"customccl: {what} must be an int, not {value!r}") from None
 
 
+def reduce_op(value: Any) -> Any:
+    """The ReduceOp that it is. TypeError if it is none."""
+    if not isinstance(value, (dist.ReduceOp, dist.ReduceOp.RedOpType)):
+        raise TypeError(
+            f"customccl: op must be a torch.distributed.ReduceOp, such as ReduceOp.SUM or ReduceOp.MAX, not {value!r}"
+        )
+    return value
+
+
 def check_group(rank: int, size: int, name: str, ranks: Sequence[int] | None) -> None:
     if not isinstance(name, str) or not name:
         raise ValueError(f"customccl: a group needs a name, not {name!r}")

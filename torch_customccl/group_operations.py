@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
 from torch_customccl._loader import load
-from torch_customccl.group_arguments import checked_timeout, integer
+from torch_customccl.group_arguments import checked_timeout, integer, reduce_op
 
 if TYPE_CHECKING:
     _Base = dist.ProcessGroup
@@ -81,9 +81,13 @@ class Operations(_Base):
     ) -> Any:
         """Replaces `tensor` on every rank by the elementwise reduction of all ranks' tensors."""
         if type(tensor) is torch.Tensor and not async_op and timeout is None and self._direct and not _dispatch_modes():
-            return self._direct(tensor, op)
+            try:
+                return self._direct(tensor, op)
+            except TypeError:
+                reduce_op(op)
+                raise
         options = c10d.AllreduceOptions()
-        options.reduceOp = op
+        options.reduceOp = reduce_op(op)
         _set(options, async_op, timeout)
         return _done(self.allreduce([tensor_of(tensor, output=True)], options), async_op)
 
@@ -93,7 +97,7 @@ class Operations(_Base):
     ) -> Any:
         """all_reduce of which only rank `dst` gets the result; the other ranks' tensors stay as they are."""
         options = c10d.ReduceOptions()
-        options.reduceOp, options.rootRank = op, self._checked(dst, "dst")
+        options.reduceOp, options.rootRank = reduce_op(op), self._checked(dst, "dst")
         _set(options, async_op, timeout)
         return _done(_c10d.reduce(self, [tensor_of(tensor, output=True)], options), async_op)
 
@@ -151,7 +155,7 @@ class Operations(_Base):
     ) -> Any:
         """`output` becomes the reduction of all ranks' inputs[rank()]."""
         options = c10d.ReduceScatterOptions()
-        options.reduceOp = op
+        options.reduceOp = reduce_op(op)
         _set(options, async_op, timeout)
         ins = [tensor_of(each) for each in inputs]
         return _done(_c10d.reduce_scatter(self, [tensor_of(output, output=True)], [ins], options), async_op)
@@ -161,7 +165,7 @@ class Operations(_Base):
     ) -> Any:
         """reduce_scatter of one tensor of size() equal blocks; `output` has the size of a block."""
         options = c10d.ReduceScatterOptions()
-        options.reduceOp = op
+        options.reduceOp = reduce_op(op)
         _set(options, async_op, timeout)
         return _done(self._reduce_scatter_base(tensor_of(output, output=True), tensor_of(tensor), options), async_op)
 

@@ -213,6 +213,11 @@ def test_ranks_outside_the_group_are_refused(ranks):
     ("call", "text"),
     [
         (lambda made: made.broadcast(torch.ones(1), src="0"), "src must be an int, not '0'"),
+        (lambda made: made.all_reduce(torch.ones(1), "sum"), "op must be a torch.distributed.ReduceOp, .*, not 'sum'"),
+        (lambda made: made.all_reduce(torch.ones(1), None, async_op=True), "ReduceOp.SUM or ReduceOp.MAX, not None"),
+        (lambda made: made.reduce(torch.ones(1), op=0), "op must be a torch.distributed.ReduceOp, .*, not 0"),
+        (lambda made: made.reduce_scatter(torch.ones(1), [torch.ones(1)], max), "not <built-in function max>"),
+        (lambda made: made.reduce_scatter_tensor(torch.ones(1), torch.ones(1), "avg"), ", not 'avg'"),
         (lambda made: made.send_message("", 0.0), "dst must be an int, not 0.0"),
         (lambda made: made.send_message("", 0, tag=1.5), "the tag of a message must be an int, not 1.5"),
         (lambda made: made.recv_message(0, timeout=5), "timeout of an operation must be a datetime.timedelta, not 5"),
