@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 from torch_customccl import group_change, group_registry
 from torch_customccl.backend import latest_keys, meet, own_keys
-from torch_customccl.group_arguments import check_group, check_members, check_not_forked, limited
+from torch_customccl.group_arguments import check_group, check_members, check_not_forked, integer, limited, listed
 from torch_customccl.group_change import Change
 from torch_customccl.group_store import open_store
 from torch_customccl.messages import Messages
@@ -152,7 +152,7 @@ class Group(Messages):
         memory: no new sockets.
         """
         check_not_forked(self._process, "subgroup()", self.group_desc)
-        members = [self._checked(rank, "ranks") for rank in ranks]
+        members = [self._checked(rank, "ranks") for rank in listed(ranks, "ranks")]
         if not members or len(set(members)) != len(members):
             raise ValueError(f"customccl: a subgroup of ranks {members} makes no sense")
         if self.rank() not in members:
@@ -167,7 +167,7 @@ class Group(Messages):
 
         Collective over the whole group.
         """
-        mine = torch.tensor([color is not None, color or 0, key])
+        mine = torch.tensor([color is not None, 0 if color is None else integer(color, "color"), integer(key, "key")])
         colors = torch.empty(3 * self.size(), dtype=torch.int64)
         self.all_gather_into_tensor(colors, mine)
         if color is None:

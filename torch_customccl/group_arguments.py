@@ -40,6 +40,14 @@ def integer(value: Any, what: str) -> int:
         raise TypeError(f"customccl: {what} must be an int, not {value!r}") from None
 
 
+def listed(values: Any, what: str) -> list[Any]:
+    """What it holds. TypeError if it holds nothing."""
+    try:
+        return list(values)
+    except TypeError:
+        raise TypeError(f"customccl: {what} must be a list, not {values!r}") from None
+
+
 def reduce_op(value: Any) -> Any:
     """The ReduceOp that it is. TypeError if it is none."""
     if not isinstance(value, (dist.ReduceOp, dist.ReduceOp.RedOpType)):
@@ -82,7 +90,7 @@ def check_not_forked(process: int, what: str, group_name: str) -> None:
 
 
 def check_members(members: Sequence[str], group_name: str) -> list[str]:
-    names = list(members)
+    names = listed(members, f"members of group {group_name!r}")
     bad = [name for name in names if not isinstance(name, str) or not name or "/" in name]
     if bad or not names or len(set(names)) != len(names):
         raise ValueError(

@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
 from torch_customccl._loader import load
-from torch_customccl.group_arguments import checked_timeout, integer, reduce_op
+from torch_customccl.group_arguments import checked_timeout, integer, listed, reduce_op
 
 if TYPE_CHECKING:
     _Base = dist.ProcessGroup
@@ -36,6 +36,14 @@ def tensor_of(data: Any, *, output: bool = False) -> torch.Tensor:
     if isinstance(data, torch.Tensor):
         return data
     return cast(torch.Tensor, _to_tensor(data, output))
+
+
+def _tensors_of(data: Sequence[Any], what: str, *, output: bool = False) -> list[torch.Tensor]:
+    return [tensor_of(each, output=output) for each in listed(data, what)]
+
+
+def _splits(sizes: Sequence[int] | None, what: str) -> list[int]:
+    return [] if sizes is None else [integer(size, f"each of {what}") for size in listed(sizes, what)]
 
 
 def _also_as_c10d_calls(method: _Method) -> _Method:
@@ -122,7 +130,7 @@ class Operations(_Base):
         """outputs[r] becomes rank r's `tensor`; sizes may differ between ranks."""
         options = c10d.AllgatherOptions()
         _set(options, async_op, timeout)
-        outs = [tensor_of(output, output=True) for output in outputs]
+        outs = _tensors_of(outputs, "outputs", output=True)
         return _done(_c10d.allgather(self, [outs], [tensor_of(tensor)], options), async_op)
 
     def all_gather_into_tensor(
@@ -157,7 +165,7 @@ class Operations(_Base):
         options = c10d.ReduceScatterOptions()
         options.reduceOp = reduce_op(op)
         _set(options, async_op, timeout)
-        ins = [tensor_of(each) for each in inputs]
+        ins = _tensors_of(inputs, "inputs")
         return _done(_c10d.reduce_scatter(self, [tensor_of(output, output=True)], [ins], options), async_op)
 
     def reduce_scatter_tensor(
@@ -183,7 +191,7 @@ class Operations(_Base):
         options = c10d.GatherOptions()
         options.rootRank = self._checked(dst, "dst")
         _set(options, async_op, timeout)
-        outs = [] if outputs is None else [[tensor_of(output, output=True) for output in outputs]]
+        outs = [] if outputs is None else [_tensors_of(outputs, "outputs", output=True)]
         return _done(_c10d.gather(self, outs, [tensor_of(tensor)], options), async_op)
 
     @_also_as_c10d_calls
@@ -200,7 +208,7 @@ class Operations(_Base):
         options = c10d.ScatterOptions()
         options.rootRank = self._checked(src, "src")
         _set(options, async_op, timeout)
-        ins = [] if inputs is None else [[tensor_of(each) for each in inputs]]
+        ins = [] if inputs is None else [_tensors_of(inputs, "inputs")]
         return _done(_c10d.scatter(self, [tensor_of(tensor, output=True)], ins, options), async_op)
 
     def all_to_all(
@@ -209,16 +217,16 @@ class Operations(_Base):
         """outputs[r] becomes inputs[rank()] of rank r."""
         options = c10d.AllToAllOptions()
         _set(options, async_op, timeout)
-        outs = [tensor_of(output, output=True) for output in outputs]
-        return _done(self.alltoall(outs, [tensor_of(each) for each in inputs], options), async_op)
+        both = _tensors_of(outputs, "outputs", output=True), _tensors_of(inputs, "inputs")
+        return _done(self.alltoall(*both, options), async_op)
 
     @_also_as_c10d_calls
     def all_to_all_single(  # type: ignore[override]
         self,
         output: Any,
         tensor: Any,
-        output_splits: Sequence[int] = (),
-        input_splits: Sequence[int] = (),
+        output_splits: Sequence[int] | None = None,
+        input_splits: Sequence[int] | None = None,
         *,
         async_op: bool = False,
         timeout: timedelta | None = None,
@@ -227,7 +235,8 @@ class Operations(_Base):
         options = c10d.AllToAllOptions()
         _set(options, async_op, timeout)
         both = tensor_of(output, output=True), tensor_of(tensor)
-        return _done(self.alltoall_base(*both, list(output_splits), list(input_splits), options), async_op)
+        splits = _splits(output_splits, "output_splits"), _splits(input_splits, "input_splits")
+        return _done(self.alltoall_base(*both, *splits, options), async_op)
 
     @_also_as_c10d_calls
     def barrier(self, *, async_op: bool = False, timeout: timedelta | None = None) -> Any:  # type: ignore[override]
@@ -251,14 +260,14 @@ class Operations(_Base):
 
     def isend(self, tensor: Any, dst: int, tag: int = 0) -> dist.Work:
         """send() that returns a Work at once."""
-        return _c10d.send(self, [tensor_of(tensor)], self._checked(dst, "dst"), tag)
+        return _c10d.send(self, [tensor_of(tensor)], self._checked(dst, "dst"), integer(tag, "tag"))
 
     def irecv(self, tensor: Any, src: int | None = None, tag: int = 0) -> dist.Work:
         """recv() that returns a Work at once."""
         output = [tensor_of(tensor, output=True)]
         if src is None:
-            return self.recv_anysource(output, tag)
-        return _c10d.recv(self, output, self._checked(src, "src"), tag)
+            return self.recv_anysource(output, integer(tag, "tag"))
+        return _c10d.recv(self, output, self._checked(src, "src"), integer(tag, "tag"))
 
     if TYPE_CHECKING:
 

@@ -218,6 +218,25 @@ def test_ranks_outside_the_group_are_refused(ranks):
         (lambda made: made.reduce(torch.ones(1), op=0), "op must be a torch.distributed.ReduceOp, .*, not 0"),
         (lambda made: made.reduce_scatter(torch.ones(1), [torch.ones(1)], max), "not <built-in function max>"),
         (lambda made: made.reduce_scatter_tensor(torch.ones(1), torch.ones(1), "avg"), ", not 'avg'"),
+        (lambda made: made.all_gather(None, torch.ones(1)), "outputs must be a list, not None"),
+        (lambda made: made.gather(torch.ones(1), 1.5), "outputs must be a list, not 1.5"),
+        (lambda made: made.scatter(torch.ones(1), 1.5), "inputs must be a list, not 1.5"),
+        (lambda made: made.reduce_scatter(torch.ones(1), None), "inputs must be a list, not None"),
+        (lambda made: made.all_to_all([torch.ones(1)], None), "inputs must be a list, not None"),
+        (lambda made: made.all_to_all_single(torch.ones(1), torch.zeros(1), 1), "output_splits must be a list, not 1"),
+        (
+            lambda made: made.all_to_all_single(torch.ones(1), torch.zeros(1), None, ["1"]),
+            "each of input_splits .* '1'",
+        ),
+        (lambda made: made.send(torch.ones(1), 0, tag="a"), "tag must be an int, not 'a'"),
+        (lambda made: made.recv(torch.ones(1), 0, tag=None), "tag must be an int, not None"),
+        (lambda made: made.recv(torch.ones(1), tag=1.5), "tag must be an int, not 1.5"),
+        (lambda made: made.split("red"), "color must be an int, not 'red'"),
+        (lambda made: made.split(0, key="last"), "key must be an int, not 'last'"),
+        (lambda made: made.subgroup(0), "ranks must be a list, not 0"),
+        (lambda made: made.prepare(None), "members of group 'types' must be a list, not None"),
+        (lambda made: made.open_endpoint(5), "the name of an endpoint must be a str, not 5"),
+        (lambda made: made.endpoint(None), "the name of an endpoint must be a str, not None"),
         (lambda made: made.send_message("", 0.0), "dst must be an int, not 0.0"),
         (lambda made: made.send_message("", 0, tag=1.5), "the tag of a message must be an int, not 1.5"),
         (lambda made: made.recv_message(0, timeout=5), "timeout of an operation must be a datetime.timedelta, not 5"),
@@ -228,6 +247,22 @@ def test_ranks_outside_the_group_are_refused(ranks):
 def test_arguments_of_other_types_are_refused(call, text):
     with create_group(dist.HashStore(), 0, 1, "types", timeout=LIMIT) as made, pytest.raises(TypeError, match=text):
         call(made)
+
+
+def test_absent_arguments_may_be_named_and_numbers_may_be_numpys(ranks):
+    def body(rank, size):
+        with group(rank, size, "absent") as made:
+            x, y = torch.zeros(2), torch.zeros(2 + rank)
+            made.all_to_all_single(x, torch.tensor([1.0, 2.0]) + 10 * rank, None, None)
+            splits = np.array([1, 1 + rank])
+            made.all_to_all_single(y, torch.arange(2.0 + rank) + 10 * rank, splits, splits)
+            if rank == 0:
+                made.send(torch.tensor([7.0]), np.int64(1), tag=np.int32(3))
+            else:
+                made.recv(x[:1], tag=np.int64(3))
+            return x.tolist(), y.tolist()
+
+    assert ranks(2).run(body) == [([1.0, 11.0], [0.0, 10.0]), ([7.0, 12.0], [1.0, 11.0, 12.0])]
 
 
 def test_functions_of_torch_take_the_group(ranks):

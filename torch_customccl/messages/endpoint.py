@@ -48,6 +48,7 @@ class Endpoint:
     @classmethod
     def opened(cls, group: Any, name: str) -> Endpoint:
         group.check_open("open_endpoint()")
+        _check_name(name)
         store, me = _names(group), group.members[group.rank()]
         before = _entry(store, name)
         if before and before[0] in group.members:
@@ -61,6 +62,7 @@ class Endpoint:
 
     @classmethod
     def found(cls, group: Any, name: str, timeout: timedelta | None) -> Endpoint:
+        _check_name(name)
         store = _names(group)
         limit = group.timeout if timeout is None else clamped(timeout)
 
@@ -112,6 +114,11 @@ class Endpoint:
 
     def __repr__(self) -> str:
         return f"<Endpoint {self.name!r} of member {self._member!r}>"
+
+
+def _check_name(name: Any) -> None:
+    if not isinstance(name, str):
+        raise TypeError(f"customccl: the name of an endpoint must be a str, not {name!r}")
 
 
 def _names(group: Any) -> dist.Store:
