@@ -2,7 +2,7 @@
 
 import ctypes
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from ctypes import addressof, byref, c_int32, c_void_p
 from datetime import timedelta
 from typing import Any, NoReturn, cast
@@ -13,6 +13,7 @@ import torch.distributed as dist
 from torch_customccl._c_interface import DTYPES, OPS, REDUCE_OPS, Call, Options, Token, last_error, library
 from torch_customccl._loader import shim
 from torch_customccl._plain_memory import allocate_tensor, fail, memory_of
+from torch_customccl.group_arguments import integer
 from torch_customccl.launch import Coordinator
 
 _OP = {name: number for number, name in enumerate(OPS)}
@@ -20,6 +21,8 @@ _DTYPE = {getattr(torch, name.lower()): number for number, name in enumerate(DTY
 # PREMUL_SUM needs a factor, which torch's op carries; the C interface has it.
 _REDUCE: dict[Any, int] = {name.lower(): number for number, name in enumerate(REDUCE_OPS[:-1])}
 _REDUCE |= {getattr(dist.ReduceOp, name.upper()): number for name, number in _REDUCE.items()}
+_REDUCING = {_OP["ALL_REDUCE"], _OP["REDUCE"], _OP["REDUCE_SCATTER"]}
+_PEER = {"SEND": "dst", "RECV": "src"}
 _ANY_SOURCE = -1
 _NOT_PLAIN = -1  # the shim's answer to what is more, or less, than memory
 
@@ -161,6 +164,8 @@ class Communicator:
         count, dtype, at = memory_of(buffer) if count is None else (count, dtype, buffer)
         source = c_int32(-1)
         peer = _ANY_SOURCE if src is None else src
+        if src == _ANY_SOURCE:  # of the C interface, where None would not do
+            raise ValueError(f"recv: src is {src}, in a communicator of {self.size} ranks; None receives from any")
         call = self._prepared((_OP["RECV"], dtype, None, peer, tag))
         call.recv, call.count, call.source = at, count, ctypes.pointer(source)
         code = self._run(self._handle, byref(call))
@@ -199,7 +204,7 @@ class Communicator:
         try:
             slots = self._slots[key]
             slot = slots.pop()  # of this thread alone until it is put back
-        except (KeyError, IndexError):
+        except (KeyError, IndexError, TypeError):  # TypeError: what cannot be a key is refused there
             slots, slot = self._new_slot(key)
         try:
             _write_call(slot[0], _SEND, send, recv, count)
@@ -218,16 +223,16 @@ class Communicator:
 
     def _prepared(self, key: _Key) -> Call:
         op, dtype, reduce_op, peer, tag = key
-        if dtype not in _DTYPE:
-            raise TypeError(f"{OPS[op].lower()}: customccl has no dtype {dtype}")
-        if reduce_op is not None and reduce_op not in _REDUCE:
+        what = OPS[op].lower()
+        if not isinstance(dtype, torch.dtype) or dtype not in _DTYPE:
+            raise TypeError(f"{what}: customccl has no dtype {dtype}")
+        if op in _REDUCING and (not isinstance(reduce_op, Hashable) or reduce_op not in _REDUCE):
             known = ", ".join(name for name in _REDUCE if isinstance(name, str))
-            raise ValueError(
-                f"{OPS[op].lower()}: unknown reduce op {reduce_op!r}; known: {known}, and torch's ReduceOp"
-            )
-        reduces = 0 if reduce_op is None else _REDUCE[reduce_op]
-        call = Call(size=ctypes.sizeof(Call), op=op, dtype=_DTYPE[dtype], reduce_op=reduces, tag=tag)
-        call.root = call.peer = peer
+            raise ValueError(f"{what}: unknown reduce op {reduce_op!r}; known: {known}, and torch's ReduceOp")
+        reduces = _REDUCE[reduce_op] if op in _REDUCING else 0
+        call = Call(size=ctypes.sizeof(Call), op=op, dtype=_DTYPE[dtype], reduce_op=reduces)
+        call.root = call.peer = _number(peer, 32, what, _PEER.get(OPS[op], "root"))
+        call.tag = _number(tag, 64, what, "tag")
         return call
 
     def _pair(
@@ -263,6 +268,14 @@ class Communicator:
         if not self._handle:
             raise ValueError("the communicator is closed")
         fail(code)
+
+
+def _number(value: Any, bits: int, op: str, what: str) -> int:
+    """An int that ctypes does not cut off."""
+    number = integer(value, f"{what} of {op}")
+    if number.bit_length() >= bits:
+        raise ValueError(f"customccl: {op}: {what} is {number}, more than {bits} bits")
+    return number
 
 
 def _all_reduce_of_this_torch() -> Callable[..., int]:

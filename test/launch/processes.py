@@ -9,6 +9,7 @@ from datetime import timedelta
 from itertools import count
 from typing import Any
 
+from torch_customccl.communicator import Communicator
 from torch_customccl.launch import Coordinator, LaunchInfo
 
 LIMIT = timedelta(seconds=60)
@@ -52,3 +53,8 @@ def coordinators(size: int, body: Callable[[Coordinator], Any], **more: Any) -> 
         if isinstance(outcome, Exception):
             raise outcome
     return outcomes
+
+
+def communicators(size: int, body: Callable[[Communicator], Any], **options: Any) -> list[Any]:
+    """Run body(communicator) in every rank of a new launch; what it returned, by rank."""
+    return coordinators(size, lambda coordinator: body(Communicator(coordinator, timeout=LIMIT, **options)))
