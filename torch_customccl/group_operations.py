@@ -264,10 +264,10 @@ class Operations(_Base):
 
     def irecv(self, tensor: Any, src: int | None = None, tag: int = 0) -> dist.Work:
         """recv() that returns a Work at once."""
-        output = [tensor_of(tensor, output=True)]
+        output, tag = [tensor_of(tensor, output=True)], integer(tag, "tag")
         if src is None:
-            return self.recv_anysource(output, integer(tag, "tag"))
-        return _c10d.recv(self, output, self._checked(src, "src"), integer(tag, "tag"))
+            return self.recv_anysource(output, tag)
+        return _c10d.recv(self, output, self._checked(src, "src"), tag)
 
     if TYPE_CHECKING:
 

@@ -1,0 +1,90 @@
+"""What the operations of a Group refuse on the rank that asks for it, before anything is sent."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+from harness.rank import error_of
+from shared import LIMIT, group
+
+from torch_customccl import create_group
+
+REFUSED = {
+    "read-only": (lambda: b"abc", TypeError, "a bytes that cannot be written is no output"),
+    "str": (lambda: "text", TypeError, "expected a tensor, a numpy array or a bytes-like object, got str"),
+    "text array": (lambda: np.zeros(3, dtype="U2"), TypeError, "no counterpart among torch's dtypes"),
+    "negative stride": (lambda: np.zeros(3)[::-1], ValueError, "stride of -8 bytes"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_memory_that_cannot_be_used_is_refused(ranks, name):
+    def body(rank, size, name):
+        with group(rank, size, "bad memory") as made:
+            raised = error_of(made.all_reduce, REFUSED[name][0]())
+            made.barrier()  # nothing was sent
+            return raised
+
+    for raised in ranks(2).run(body, name):
+        assert raised.is_a(REFUSED[name][1].__name__) and REFUSED[name][2] in raised.text
+
+
+def test_ranks_outside_the_group_are_refused(ranks):
+    def body(rank, size):
+        with group(rank, size, "outside") as made:
+            x = torch.ones(1)
+            return [
+                error_of(call).text
+                for call in (
+                    lambda: made.send(x, 2),
+                    lambda: made.recv(x, -1),
+                    lambda: made.broadcast(x, src=5),
+                    lambda: made.reduce(x, dst=-3),
+                )
+            ]
+
+    for texts in ranks(2).run(body):
+        assert texts[0] == "customccl: dst=2 is no rank of group outside, which has 2"
+        assert all("is no rank of group outside" in text for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda made: made.broadcast(torch.ones(1), src="0"), "src must be an int, not '0'"),
+        (lambda made: made.all_reduce(torch.ones(1), "sum"), "op must be a torch.distributed.ReduceOp, .*, not 'sum'"),
+        (lambda made: made.all_reduce(torch.ones(1), None, async_op=True), "ReduceOp.SUM or ReduceOp.MAX, not None"),
+        (lambda made: made.reduce(torch.ones(1), op=0), "op must be a torch.distributed.ReduceOp, .*, not 0"),
+        (lambda made: made.reduce_scatter(torch.ones(1), [torch.ones(1)], max), "not <built-in function max>"),
+        (lambda made: made.reduce_scatter_tensor(torch.ones(1), torch.ones(1), "avg"), ", not 'avg'"),
+        (lambda made: made.all_gather(None, torch.ones(1)), "outputs must be a list, not None"),
+        (lambda made: made.gather(torch.ones(1), 1.5), "outputs must be a list, not 1.5"),
+        (lambda made: made.scatter(torch.ones(1), 1.5), "inputs must be a list, not 1.5"),
+        (lambda made: made.reduce_scatter(torch.ones(1), None), "inputs must be a list, not None"),
+        (lambda made: made.all_to_all([torch.ones(1)], None), "inputs must be a list, not None"),
+        (lambda made: made.all_to_all_single(torch.ones(1), torch.zeros(1), 1), "output_splits must be a list, not 1"),
+        (
+            lambda made: made.all_to_all_single(torch.ones(1), torch.zeros(1), None, ["1"]),
+            "each of input_splits .* '1'",
+        ),
+        (lambda made: made.send(torch.ones(1), 0, tag="a"), "tag must be an int, not 'a'"),
+        (lambda made: made.recv(torch.ones(1), 0, tag=None), "tag must be an int, not None"),
+        (lambda made: made.recv(torch.ones(1), tag=1.5), "tag must be an int, not 1.5"),
+        (lambda made: made.split("red"), "color must be an int, not 'red'"),
+        (lambda made: made.split(0, key="last"), "key must be an int, not 'last'"),
+        (lambda made: made.subgroup(0), "ranks must be a list, not 0"),
+        (lambda made: made.prepare(None), "members of group 'types' must be a list, not None"),
+        (lambda made: made.open_endpoint(5), "the name of an endpoint must be a str, not 5"),
+        (lambda made: made.endpoint(None), "the name of an endpoint must be a str, not None"),
+        (lambda made: made.send_message("", 0.0), "dst must be an int, not 0.0"),
+        (lambda made: made.send_message("", 0, tag=1.5), "the tag of a message must be an int, not 1.5"),
+        (lambda made: made.recv_message(0, timeout=5), "timeout of an operation must be a datetime.timedelta, not 5"),
+        (lambda made: made.all_reduce(torch.ones(1), timeout=5), "must be a datetime.timedelta, not 5"),
+        (lambda made: made.set_timeout(5), "timeout of group 'types' must be a datetime.timedelta, not 5"),
+    ],
+)
+def test_arguments_of_other_types_are_refused(call, text):
+    with create_group(dist.HashStore(), 0, 1, "types", timeout=LIMIT) as made, pytest.raises(TypeError, match=text):
+        call(made)
