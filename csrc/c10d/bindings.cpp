@@ -3,6 +3,7 @@
 #include <pybind11/chrono.h>
 #include <pybind11/stl.h>
 
+#include "c10d/abort_hooks.h"
 #include "c10d/backend.h"
 #include "c10d/buffer_tensor.h"
 #include "c10d/facts.h"
@@ -124,6 +125,12 @@ void bind(py::module_& module) {
     const py::gil_scoped_release release;
     Callbacks::get().stop(std::chrono::seconds(1));
   }));
+  // Not atexit: processes of multiprocessing end without it. torch gives its record 15 seconds, twice.
+  const py::cpp_function last_words([] {
+    const py::gil_scoped_release release;
+    wait_for_abort_hooks(std::chrono::seconds(45));
+  });
+  py::module_::import("multiprocessing.util").attr("Finalize")(py::none(), last_words, py::arg("exitpriority") = 0);
 }
 
 }  // namespace customccl::torch_shim

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.distributed as dist
-from harness.rank import error_of, hear_parent, tell_parent
+from harness.rank import error_of, hear_parent, in_a_while, tell_parent
 from reconfiguring import exchange, go, needs_it, place_now, start, store_at, total
 from shared import LIMIT, store
 
@@ -96,15 +96,16 @@ def test_after_abort(ranks):
     def body(rank, size):
         handles = exchange(start(rank, size), "handles", rank, size)
         go(1, handles)
-        hooks = []
+        heard = []
         backend = dist.group.WORLD._get_backend(torch.device("cpu"))
-        backend.register_abort_hook(0, lambda: hooks.append(rank))
+        backend.register_abort_hook(0, lambda: heard.append(rank))
         for attempt in range(2, 4):
             backend.abort()
             assert error_of(dist.barrier).is_a("DistBackendError")
+            assert in_a_while(lambda attempt=attempt: len(heard) == attempt - 1)
             go(attempt, handles)
             assert place_now() == (rank, 2, 3.0)
-        return hooks
+        return heard
 
     assert ranks(2, fresh=True, init=False).run(body) == [[0, 0], [1, 1]]
 

@@ -92,31 +92,6 @@ def test_an_operation_that_fails_stays_open_in_the_record(ranks):
 
 
 @since_2_15
-def test_an_abort_hook_hears_of_a_failure_once_and_of_a_refused_call_never(ranks):
-    def body(rank, size):
-        backend = dist.group.WORLD._get_backend(torch.device("cpu"))
-        heard = []
-        backend.register_abort_hook(7, lambda: heard.append("over"))
-        assert error_of(dist.all_reduce, torch.ones(3), op=dist.ReduceOp.BAND).is_a("ValueError")
-        backend.suspend()
-        assert error_of(dist.all_reduce, torch.ones(3)).is_a("ValueError")
-        assert error_of(lambda: dist.all_reduce(torch.ones(3), async_op=True).wait()).is_a("ValueError")
-        backend.resume()
-        assert heard == []
-        dist.barrier()
-        if rank == 0:
-            work = dist.all_reduce(torch.ones(3), async_op=True)
-            backend.abort()
-            assert error_of(work.wait).is_a("DistBackendError")
-            assert error_of(dist.barrier).is_a("DistBackendError")
-        else:
-            assert error_of(dist.barrier).is_a("DistBackendError")
-        assert heard == ["over"]
-
-    ranks(2, fresh=True).run(body)
-
-
-@since_2_15
 def test_time_is_not_estimated(ranks):
     def body(rank, size):
         assert not dist.group.WORLD._get_backend(torch.device("cpu"))._supports_time_estimate

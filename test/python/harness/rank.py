@@ -72,6 +72,14 @@ def error_of(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Raised:
     raise AssertionError(f"{getattr(call, '__name__', call)} raised nothing, it returned {result!r}")
 
 
+def in_a_while(true: Callable[[], Any]) -> bool:
+    """Whether that becomes true: what another thread does is awaited, not timed."""
+    deadline = time.monotonic() + 20
+    while not true() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return bool(true())
+
+
 def group_works(group: Any = None, case: str = "") -> None:
     """An all_reduce over the group (default: the default group) gives the right sum."""
     rank, size = dist.get_rank(group), dist.get_world_size(group)
