@@ -12,7 +12,7 @@ import torch.distributed as dist
 from . import oracle
 from .buffers import GuardedTensor
 from .context import Context
-from .model import CheckFailedError, Verdict
+from .model import CheckFailedError, Dims, Verdict
 from .modes import MODES
 from .ops import OPS, P2P_OPS, REDUCED, Call, Op
 from .tables import DTYPES, LAYOUTS, REDUCE_OPS, DType, Layout
@@ -22,10 +22,10 @@ Values = Callable[[int, int, int], torch.Tensor]
 
 
 class DataCall:
-    """One operation with its tensors; ``round`` makes several calls of one case differ."""
+    """One operation with its tensors; ``round`` makes several calls of one case differ, ``dims`` are the case's."""
 
-    def __init__(self, context: Context, group: Any, round: int = 0) -> None:
-        dims = context.dims
+    def __init__(self, context: Context, group: Any, round: int = 0, dims: Dims | None = None) -> None:
+        dims = context.dims if dims is None else dims
         self.op: Op = OPS[dims["op"]]
         self.dtype: DType = DTYPES[dims.get("dtype", "f32")]
         self.group = group
@@ -33,7 +33,7 @@ class DataCall:
         self.size = dist.get_world_size(self.group)
         self.root = {"first": 0, "last": self.size - 1, "middle": self.size // 2}[dims.get("root", "first")]
         self.reduce_op = dims.get("reduce_op", "sum")
-        self._context, self._round = context, round
+        self._dims, self._device, self._round = dims, context.device, round
         self._layout: Layout = LAYOUTS[dims.get("layout", "contiguous")]
         self._block = self._layout.shape(int(dims.get("numel", 31)))
         self._numel = int(torch.Size(self._block).numel())
@@ -42,7 +42,7 @@ class DataCall:
 
     def _values(self, rank: int, slot: int) -> torch.Tensor:
         slot += 16 * self._round
-        payload = self._context.dims.get("payload", "coded")
+        payload = self._dims.get("payload", "coded")
         if payload == "special":
             special = oracle.special_operands if self.op.reduces else oracle.special_floats
             return special(rank + slot, self._numel, self.dtype)
@@ -51,10 +51,10 @@ class DataCall:
         return oracle.transport_values(rank, slot, self._numel, self.dtype)
 
     def _guarded(self, name: str, shape: tuple[int, ...]) -> GuardedTensor:
-        strided = self._context.dims.get("strided", "")
+        strided = self._dims.get("strided", "")
         plain = strided and not strided.endswith(name.split()[0] + "s")
         layout = LAYOUTS["contiguous"] if plain else self._layout
-        return GuardedTensor(name, shape, layout, self.dtype, self.rank, self._context.device)
+        return GuardedTensor(name, shape, layout, self.dtype, self.rank, self._device)
 
     def _joined_shape(self, blocks: int) -> tuple[int, ...]:
         return (blocks * self._block[0], *self._block[1:]) if self._block else (blocks,)
@@ -133,7 +133,7 @@ class DataCall:
         try:
             target.check(None)
         except CheckFailedError as error:
-            if self._context.dims.get("bystanders") == "checked":
+            if self._dims.get("bystanders") == "checked":
                 raise CheckFailedError(
                     Verdict.WRONG_SIDE_EFFECT, f"tensor of a rank that is not the root: {error}"
                 ) from None

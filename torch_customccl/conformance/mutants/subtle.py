@@ -13,6 +13,7 @@ from .wrong_moments import (
     NoSubgroupBarrier,
     SendsLater,
     ShortTags,
+    TouchesWhatIsOver,
     UnevenOf4Bytes,
     WrongSender,
 )
@@ -160,6 +161,13 @@ SUBTLE: tuple[Mutant, ...] = (
         Verdict.WRONG_RESULT,
         ("call/broadcast/input_overwritten/ws2",),
         "broadcast is done before its tensor is read",
+    ),
+    Mutant(
+        "mutant_touches_what_is_over",
+        TouchesWhatIsOver,
+        Verdict.WRONG_RESULT,
+        ("program/0/ws2",),
+        "gather clears the tensor of the broadcast before it",
     ),
     Mutant(
         "mutant_checks_late",

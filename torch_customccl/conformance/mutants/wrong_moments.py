@@ -45,6 +45,23 @@ class SendsLater(ReferenceGroup):
         return self._later(lambda: give(tensors, opts))
 
 
+class TouchesWhatIsOver(ReferenceGroup):
+    """A gather clears the tensor of the broadcast before it, which is over."""
+
+    _last: torch.Tensor | None = None
+
+    def broadcast(self, tensors: list[torch.Tensor], opts: Any) -> ReferenceWork:
+        work = super().broadcast(tensors, opts)
+        self._last = tensors[0]
+        return work
+
+    def gather(self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any) -> ReferenceWork:
+        work = super().gather(outputs, inputs, opts)
+        if self._last is not None:
+            self._last.zero_()
+        return work
+
+
 class ChecksLate(ReferenceGroup):
     """Looks at the length of the list only once all ranks have come."""
 
