@@ -57,16 +57,20 @@ def _draw(program: Random, ops: list[str]) -> _Drawn:
 
 
 def _offered(context: Context) -> list[str]:
-    """The operations that the backend has; whether it is right to lack one is not the question here."""
-    ops = []
+    """The operations that the backend has. Whether it is right to lack one is not the question here; lacking all is."""
+    ops: list[str] = []
+    refusal: Exception | None = None
     for name, op in OPS.items():
         try:
             DataCall(context, dist.group.WORLD, dims={"op": name}).issue(async_op=False)
         except Exception as error:
             if not is_refusal(f"{type(error).__name__}: {error}", (name, *op.words)):
                 raise
+            refusal = error
         else:
             ops.append(name)
+    if refusal and not ops:
+        raise refusal
     return ops
 
 
