@@ -12,11 +12,9 @@ import torch
 import torch.distributed as dist
 from harness.programs import environment
 from harness.rank import error_of, in_a_while
+from harness.torch_version import since_torch
 
-from torch_customccl._loader import torch_minor
-
-MINOR = tuple(int(part) for part in torch_minor().split("."))
-pytestmark = pytest.mark.skipif(MINOR < (2, 15), reason=f"torch {torch_minor()} does not have it, 2.15 does")
+pytestmark = since_torch("2.15")
 
 
 def test_an_abort_hook_hears_of_a_failure_once_and_of_a_refused_call_never(ranks):

@@ -5,17 +5,13 @@ from __future__ import annotations
 import json
 from datetime import timedelta
 
-import pytest
 import torch
 import torch.distributed as dist
 from harness.rank import error_of, subgroup
+from harness.torch_version import since_torch
 from torch._C import _distributed_c10d as c10d
 
-from torch_customccl._loader import torch_minor
-
-MINOR = tuple(int(part) for part in torch_minor().split("."))
-since_2_14 = pytest.mark.skipif(MINOR < (2, 14), reason=f"torch {torch_minor()} does not have it, 2.14 does")
-since_2_15 = pytest.mark.skipif(MINOR < (2, 15), reason=f"torch {torch_minor()} does not have it, 2.15 does")
+since_2_14, since_2_15 = since_torch("2.14"), since_torch("2.15")
 
 
 @since_2_14

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 
 from .messages import Event, pack, unpack
-from .settings import BACKEND
+from .settings import BACKEND, GROUP_TIMEOUT_S
 
 _parent: Connection | None = None
 
@@ -74,7 +74,7 @@ def error_of(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Raised:
 
 def in_a_while(true: Callable[[], Any]) -> bool:
     """Whether that becomes true: what another thread does is awaited, not timed."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + GROUP_TIMEOUT_S
     while not true() and time.monotonic() < deadline:
         time.sleep(0.01)
     return bool(true())
