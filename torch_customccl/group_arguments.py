@@ -40,6 +40,14 @@ def integer(value: Any, what: str) -> int:
         raise TypeError(f"customccl: {what} must be an int, not {value!r}") from None
 
 
+def checked_tag(tag: Any, of: str, bits: int) -> int:
+    """The tag. TypeError if it is no int, ValueError if `bits` bits do not hold it."""
+    number = integer(tag, f"the tag of {of}")
+    if not 0 <= number < 1 << bits:
+        raise ValueError(f"customccl: the tag of {of} is between 0 and 2**{bits} - 1, not {number}")
+    return number
+
+
 def listed(values: Any, what: str) -> list[Any]:
     """What it holds. TypeError if it holds nothing."""
     try:

@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
 from torch_customccl._loader import load
-from torch_customccl.group_arguments import checked_timeout, integer, listed, reduce_op
+from torch_customccl.group_arguments import checked_tag, checked_timeout, integer, listed, reduce_op
 
 if TYPE_CHECKING:
     _Base = dist.ProcessGroup
@@ -260,11 +260,11 @@ class Operations(_Base):
 
     def isend(self, tensor: Any, dst: int, tag: int = 0) -> dist.Work:
         """send() that returns a Work at once."""
-        return _c10d.send(self, [tensor_of(tensor)], self._checked(dst, "dst"), integer(tag, "tag"))
+        return _c10d.send(self, [tensor_of(tensor)], self._checked(dst, "dst"), _tag(tag))
 
     def irecv(self, tensor: Any, src: int | None = None, tag: int = 0) -> dist.Work:
         """recv() that returns a Work at once."""
-        output, tag = [tensor_of(tensor, output=True)], integer(tag, "tag")
+        output, tag = [tensor_of(tensor, output=True)], _tag(tag)
         if src is None:
             return self.recv_anysource(output, tag)
         return _c10d.recv(self, output, self._checked(src, "src"), tag)
@@ -280,7 +280,14 @@ class Operations(_Base):
         return rank
 
 
+def _tag(tag: Any) -> int:
+    return checked_tag(tag, "send() and recv()", 31)
+
+
 def _set(options: Any, async_op: bool, timeout: timedelta | None) -> None:
-    options.asyncOp = async_op
+    try:
+        options.asyncOp = async_op
+    except TypeError:
+        raise TypeError(f"customccl: async_op must be a bool, not {async_op!r}") from None
     if timeout is not None:
         options.timeout = checked_timeout(timeout)

@@ -69,9 +69,10 @@ def test_ranks_outside_the_group_are_refused(ranks):
             lambda made: made.all_to_all_single(torch.ones(1), torch.zeros(1), None, ["1"]),
             "each of input_splits .* '1'",
         ),
-        (lambda made: made.send(torch.ones(1), 0, tag="a"), "tag must be an int, not 'a'"),
-        (lambda made: made.recv(torch.ones(1), 0, tag=None), "tag must be an int, not None"),
-        (lambda made: made.recv(torch.ones(1), tag=1.5), "tag must be an int, not 1.5"),
+        (lambda made: made.send(torch.ones(1), 0, tag="a"), "tag of .* must be an int, not 'a'"),
+        (lambda made: made.recv(torch.ones(1), 0, tag=None), "tag of .* must be an int, not None"),
+        (lambda made: made.recv(torch.ones(1), tag=1.5), "tag of .* must be an int, not 1.5"),
+        (lambda made: made.barrier(async_op="a"), "async_op must be a bool, not 'a'"),
         (lambda made: made.split("red"), "color must be an int, not 'red'"),
         (lambda made: made.split(0, key="last"), "key must be an int, not 'last'"),
         (lambda made: made.subgroup(0), "ranks must be a list, not 0"),
@@ -88,3 +89,16 @@ def test_ranks_outside_the_group_are_refused(ranks):
 def test_arguments_of_other_types_are_refused(call, text):
     with create_group(dist.HashStore(), 0, 1, "types", timeout=LIMIT) as made, pytest.raises(TypeError, match=text):
         call(made)
+
+
+@pytest.mark.parametrize("tag", [-1, 1 << 31])
+@pytest.mark.parametrize("call", ["send", "recv", "isend", "irecv"])
+def test_tags_that_no_message_can_have_are_refused(call, tag):
+    with create_group(dist.HashStore(), 0, 1, "tags", timeout=LIMIT) as made:
+        with pytest.raises(ValueError, match=rf"the tag of send\(\) and recv\(\) is between 0 and .*, not {tag}"):
+            getattr(made, call)(torch.ones(1), 0, tag=tag)
+        received = torch.zeros(1)
+        sent = made.isend(torch.ones(1), 0, tag=(1 << 31) - 1)
+        assert made.recv(received, 0, tag=(1 << 31) - 1) == 0
+        sent.wait()
+        assert received.item() == 1

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any, cast
 
 from torch_customccl._loader import load
-from torch_customccl.group_arguments import clamped, integer, limited
+from torch_customccl.group_arguments import checked_tag, clamped, limited
 from torch_customccl.group_operations import Operations
 from torch_customccl.messages.endpoint import Endpoint
 
@@ -37,7 +37,7 @@ class Messages(Operations):
         that cannot be pickled, torch.distributed.DistBackendError when the group fails (a `timeout` that passes, or
         the group's, ends it) and ValueError for a `timeout` that has passed already.
         """
-        self.send_tagged(message, dst, _checked_tag(tag), timeout)
+        self.send_tagged(message, dst, checked_tag(tag, "a message", 32), timeout)
 
     def recv_message(
         self,
@@ -69,11 +69,11 @@ class Messages(Operations):
         weights_only: bool = False,
     ) -> tuple[int, Any]:
         """recv_message() that returns (source rank, message)."""
-        return self.receive_tagged(src, _checked_tag(tag), timeout, weights_only, into)
+        return self.receive_tagged(src, checked_tag(tag, "a message", 32), timeout, weights_only, into)
 
     def probe_message(self, src: int | None = None, tag: int = 0) -> tuple[int, int] | None:
         """(source rank, size in bytes) of the message that recv_message() would return now, or None. Does not wait."""
-        return self.probe_tagged(src, _checked_tag(tag))
+        return self.probe_tagged(src, checked_tag(tag, "a message", 32))
 
     def broadcast_message(
         self, message: Any = None, src: int = 0, *, timeout: timedelta | None = None, weights_only: bool = False
@@ -124,13 +124,6 @@ class Messages(Operations):
 
 def _limit_of_send(timeout: timedelta | None) -> timedelta:
     return _GROUPS_LIMIT if timeout is None else limited(timeout, "a message")
-
-
-def _checked_tag(tag: int) -> int:
-    tag = integer(tag, "the tag of a message")
-    if not 0 <= tag < 1 << 32:
-        raise ValueError(f"customccl: the tag of a message is between 0 and 2**32 - 1, not {tag}")
-    return tag
 
 
 __all__: Sequence[str] = ["Endpoint", "Messages"]
