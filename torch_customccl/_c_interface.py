@@ -82,4 +82,4 @@ def library() -> ctypes.CDLL:
 
 def last_error() -> str:
     """What went wrong on this thread, in sentences."""
-    return str(library().customccl_last_error().decode())
+    return str(library().customccl_last_error().decode(errors="replace"))

@@ -1,7 +1,8 @@
 """Ends torch's `_coalescing_manager` in good order when an operation inside is refused.
 
-torch leaves the group coalescing then: after a `batch_isend_irecv` with a bad tensor, every later all_reduce of that
-group would be noted down and never carried out. For groups of other backends nothing changes.
+torch leaves the group coalescing then: after a `batch_isend_irecv` with a bad tensor, or with gloo in our place, which
+does not coalesce, every later all_reduce of that group would be noted down and never carried out. For groups of other
+backends nothing changes.
 """
 
 import contextlib
@@ -12,7 +13,7 @@ from typing import Any
 import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
-from torch_customccl._own_groups import is_ours
+from torch_customccl._own_groups import is_ours, was_asked_for
 
 _MARK = "_customccl_ends_in_good_order"
 
@@ -26,12 +27,15 @@ def install() -> None:
     @functools.wraps(leaving)
     @contextlib.contextmanager
     def _coalescing_manager(group: Any = None, device: Any = None, async_ops: bool = False) -> Iterator[Any]:
-        with leaving(group, device, async_ops) as manager:
-            try:
+        coalesced = c10d._get_default_group() if group is None else group
+        nested = coalesced in c10d._world.pg_coalesce_state  # what is under way is another manager's
+        try:
+            with leaving(group, device, async_ops) as manager:
                 yield manager
-            except BaseException:
-                _give_up(c10d._get_default_group() if group is None else group, device)
-                raise
+        except BaseException:
+            if not nested and was_asked_for(coalesced):
+                _give_up(coalesced, device)
+            raise
 
     setattr(_coalescing_manager, _MARK, True)
     c10d._coalescing_manager = _coalescing_manager
@@ -41,8 +45,6 @@ def install() -> None:
 
 def _give_up(group: Any, device: Any) -> None:
     """Forget what was noted down; what is under way already goes on."""
-    if not is_ours(group):
-        return
     c10d._world.pg_coalesce_state.pop(group, None)
-    if device is not None:
+    if device is not None and is_ours(group):
         group._end_coalescing(device)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,9 @@ _log = logging.getLogger("torch_customccl")
 groups_over_gloo: dict[str, str] = {}
 
 
-def over_gloo(store: dist.Store, rank: int, size: int, timeout: timedelta, name: str, why: str) -> Any:
+def over_gloo(
+    store: dist.Store, rank: int, timeout: timedelta, name: str, global_ranks: Sequence[int], why: str
+) -> Any:
     """The Gloo backend inside torch, for a group that shared memory cannot serve. Says so once, on the group's rank 0.
 
     Raises RuntimeError when this torch has no gloo.
@@ -27,4 +30,7 @@ def over_gloo(store: dist.Store, rank: int, size: int, timeout: timedelta, name:
     groups_over_gloo[name] = why
     level = logging.WARNING if rank == 0 else logging.DEBUG
     _log.log(level, 'group "%s" runs over gloo, not shared memory: %s', name, why)
-    return dist.ProcessGroupGloo(dist.PrefixStore("gloo", store), rank, size, timeout)
+    made = dist.ProcessGroupGloo(dist.PrefixStore("gloo", store), rank, len(global_ranks), timeout)
+    known: Any = made.options  # what torch tells a gloo of its own
+    known.global_ranks_in_group, known.group_name = list(global_ranks), name
+    return made

@@ -1,7 +1,8 @@
 """Lets torch.distributed.monitored_barrier serve groups of customccl.
 
 torch's function asks for the backend's name and refuses every one but gloo. The groups of this backend have the
-operation, so for them the function is called as if they were gloo's; for all others nothing changes.
+operation, also those that gloo serves, so for them the function is called as if they were gloo's; for all others
+nothing changes.
 """
 
 import functools
@@ -10,7 +11,7 @@ from typing import Any
 import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
-from torch_customccl._own_groups import is_ours
+from torch_customccl._own_groups import was_asked_for
 
 _MARK = "_customccl_serves_its_groups"
 
@@ -23,7 +24,7 @@ def install() -> None:
 
     @functools.wraps(refusing)
     def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
-        if not is_ours(group):
+        if not was_asked_for(group):
             return refusing(group, timeout, wait_all_ranks)  # type: ignore[no-any-return]
         if timeout is None:
             timeout = c10d.default_pg_timeout

@@ -16,3 +16,13 @@ def is_ours(group: Any) -> bool:
     if c10d._rank_not_in_group(chosen) or _CPU not in chosen._device_types:
         return False
     return bool(chosen._get_backend(_CPU).name() == NAME)
+
+
+def was_asked_for(group: Any) -> bool:
+    """is_ours(), or it would be if its ranks could share memory: gloo serves it in our place (_fallback.py)."""
+    chosen: Any = c10d._get_default_group() if group is None else group
+    if c10d._rank_not_in_group(chosen):
+        return False
+    asked = str(c10d._world.pg_backend_config.get(chosen, "")).split(",")
+    own_name = chosen.group_name.startswith(f"{NAME}:")  # a Group: group_registry.py
+    return is_ours(chosen) or own_name or f"{_CPU.type}:{NAME}" in asked

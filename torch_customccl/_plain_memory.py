@@ -38,7 +38,7 @@ def allocate_tensor(count: int, dtype: torch.dtype) -> torch.Tensor:
     if not 0 <= size < 1 << 63:
         raise ValueError(f"allocate_tensor: {count} elements of {dtype}")
     if size == 0:
-        return torch.empty(0, dtype=dtype)
+        return torch.empty(0, dtype=dtype, device="cpu")
     memory = c_void_p()
     if code := library().customccl_mem_alloc(byref(memory), size):
         fail(code)

@@ -74,7 +74,7 @@ def meet(
     try:
         backend = module.create_backend(keys, rank, size, timeout, name, world, ours, given_up)
     except dist.DistNetworkError as error:  # raised on every rank of the group, or on none
-        return over_gloo(keys.part, rank, size, timeout, name, str(error))
+        return over_gloo(keys.part, rank, timeout, name, world, str(error))
     _clean_up(keys.part, rank)
     return backend
 

@@ -5,6 +5,7 @@ import struct
 from collections.abc import Callable, Hashable
 from ctypes import addressof, byref, c_int32, c_void_p
 from datetime import timedelta
+from numbers import Integral
 from typing import Any, NoReturn, cast
 
 import torch
@@ -26,12 +27,12 @@ _PEER = {"SEND": "dst", "RECV": "src"}
 _ANY_SOURCE = -1
 _NOT_PLAIN = -1  # the shim's answer to what is more, or less, than memory
 
-_write_call = struct.Struct("=QQQ").pack_into  # send, recv, count, which lie behind each other
-_SEND = Call.send.offset
+_write_call = struct.Struct("=qQQQ").pack_into  # tag, send, recv, count, which lie behind each other
+_TAG = Call.tag.offset
 
-# What a call is prepared for: (op, dtype, reduce op, root or peer, tag). A slot: a customccl_call with all of this
+# What a call is prepared for: (op, dtype, reduce op, root or peer). A slot: a customccl_call with all of this
 # filled in, and its address for ctypes.
-_Key = tuple[int, Any, Any, int, int]
+_Key = tuple[int, Any, Any, int]
 _Slot = tuple[Any, c_void_p]
 
 
@@ -99,20 +100,20 @@ class Communicator:
             if code != _NOT_PLAIN:
                 self._refuse(code)
         # `buffer` keeps its name: the tensor may be nobody else's, and must outlive the call.
-        count, dtype, at = memory_of(buffer) if count is None else (count, dtype, buffer)
-        self._call((0, dtype, op, 0, 0), at, at, count)
+        count, dtype, at = memory_of(buffer) if count is None else (count, dtype, _address(buffer))
+        self._call((0, dtype, op, 0), at, at, count)
 
     def reduce(
         self, buffer: Any, count: int | None = None, dtype: Any = None, op: Any = "sum", *, root: int = 0
     ) -> None:
         """Reduce over all ranks into `buffer` of rank `root`, in place; buffers of the others are only read."""
-        count, dtype, at = memory_of(buffer) if count is None else (count, dtype, buffer)
-        self._call((_OP["REDUCE"], dtype, op, root, 0), at, at if self.rank == root else 0, count)
+        count, dtype, at = memory_of(buffer) if count is None else (count, dtype, _address(buffer))
+        self._call((_OP["REDUCE"], dtype, op, root), at, at if self.rank == root else 0, count)
 
     def broadcast(self, buffer: Any, count: int | None = None, dtype: Any = None, *, root: int = 0) -> None:
         """Make `buffer` on all ranks what it is on rank `root`. The same size and dtype on all ranks."""
-        count, dtype, at = memory_of(buffer) if count is None else (count, dtype, buffer)
-        self._call((_OP["BROADCAST"], dtype, None, root, 0), at, at, count)
+        count, dtype, at = memory_of(buffer) if count is None else (count, dtype, _address(buffer))
+        self._call((_OP["BROADCAST"], dtype, None, root), at, at, count)
 
     def allgather(self, output: Any, input: Any, count: int | None = None, dtype: Any = None) -> None:
         """Put the inputs of all ranks behind each other into `output`, by rank.
@@ -120,7 +121,7 @@ class Communicator:
         output has size times as many elements as input. count: elements of input, if both are addresses.
         """
         send, recv, count, dtype = self._pair(input, output, count, dtype, "allgather", recv_blocks=self.size)
-        self._call((_OP["ALL_GATHER"], dtype, None, 0, 0), send, recv, count)
+        self._call((_OP["ALL_GATHER"], dtype, None, 0), send, recv, count)
 
     def reduce_scatter(
         self, output: Any, input: Any, count: int | None = None, dtype: Any = None, op: Any = "sum"
@@ -130,44 +131,45 @@ class Communicator:
         input has size times as many elements as output. count: elements of output, if both are addresses.
         """
         send, recv, count, dtype = self._pair(input, output, count, dtype, "reduce_scatter", send_blocks=self.size)
-        self._call((_OP["REDUCE_SCATTER"], dtype, op, 0, 0), send, recv, count)
+        self._call((_OP["REDUCE_SCATTER"], dtype, op, 0), send, recv, count)
 
     def gather(self, output: Any, input: Any, count: int | None = None, dtype: Any = None, *, root: int = 0) -> None:
         """Like allgather, on rank `root` alone; `output` of the others is None."""
         send, recv, count, dtype = self._pair(input, output, count, dtype, "gather", recv_blocks=self.size)
-        self._call((_OP["GATHER"], dtype, None, root, 0), send, recv, count)
+        self._call((_OP["GATHER"], dtype, None, root), send, recv, count)
 
     def scatter(self, output: Any, input: Any, count: int | None = None, dtype: Any = None, *, root: int = 0) -> None:
         """Rank r gets the r-th block of `size` of rank `root`'s `input`; `input` of the others is None."""
         send, recv, count, dtype = self._pair(input, output, count, dtype, "scatter", send_blocks=self.size)
-        self._call((_OP["SCATTER"], dtype, None, root, 0), send, recv, count)
+        self._call((_OP["SCATTER"], dtype, None, root), send, recv, count)
 
     def alltoall(self, output: Any, input: Any, count: int | None = None, dtype: Any = None) -> None:
         """Block i of `input` goes to rank i; block i of `output` is from rank i. count: elements of one block."""
         blocks = {"send_blocks": self.size, "recv_blocks": self.size}
         send, recv, count, dtype = self._pair(input, output, count, dtype, "alltoall", **blocks)
-        self._call((_OP["ALL_TO_ALL"], dtype, None, 0, 0), send, recv, count)
+        self._call((_OP["ALL_TO_ALL"], dtype, None, 0), send, recv, count)
 
     def barrier(self) -> None:
         """Return when every rank has called it."""
-        self._call((_OP["BARRIER"], torch.uint8, None, 0, 0), 0, 0, 0)
+        self._call((_OP["BARRIER"], torch.uint8, None, 0), 0, 0, 0)
 
     def send(self, buffer: Any, dst: int, count: int | None = None, dtype: Any = None, *, tag: int = 0) -> None:
         """Send `buffer` to rank `dst`, which receives it with the same tag, dtype and size."""
-        count, dtype, at = memory_of(buffer) if count is None else (count, dtype, buffer)
-        self._call((_OP["SEND"], dtype, None, dst, tag), at, 0, count)
+        count, dtype, at = memory_of(buffer) if count is None else (count, dtype, _address(buffer))
+        self._call((_OP["SEND"], dtype, None, dst), at, 0, count, tag)
 
     def recv(
         self, buffer: Any, src: int | None = None, count: int | None = None, dtype: Any = None, *, tag: int = 0
     ) -> int:
         """Receive into `buffer` from rank `src`, or from any (None). Returns the sender's rank."""
-        count, dtype, at = memory_of(buffer) if count is None else (count, dtype, buffer)
+        count, dtype, at = memory_of(buffer) if count is None else (count, dtype, _address(buffer))
         source = c_int32(-1)
         peer = _ANY_SOURCE if src is None else src
         if src == _ANY_SOURCE:  # of the C interface, where None would not do
             raise ValueError(f"recv: src is {src}, in a communicator of {self.size} ranks; None receives from any")
-        call = self._prepared((_OP["RECV"], dtype, None, peer, tag))
+        call = self._prepared((_OP["RECV"], dtype, None, peer))
         call.recv, call.count, call.source = at, count, ctypes.pointer(source)
+        call.tag = _number(tag, 64, "recv", "tag")
         code = self._run(self._handle, byref(call))
         if code:
             self._refuse(code)
@@ -200,17 +202,18 @@ class Communicator:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _call(self, key: _Key, send: int, recv: int, count: int) -> None:
+    def _call(self, key: _Key, send: int, recv: int, count: int, tag: int = 0) -> None:
         try:
             slots = self._slots[key]
             slot = slots.pop()  # of this thread alone until it is put back
         except (KeyError, IndexError, TypeError):  # TypeError: what cannot be a key is refused there
             slots, slot = self._new_slot(key)
         try:
-            _write_call(slot[0], _SEND, send, recv, count)
+            _write_call(slot[0], _TAG, tag, send, recv, count)
         except struct.error:
             slots.append(slot)
             what = OPS[key[0]].lower()
+            _number(tag, 64, what, "tag")
             raise ValueError(f"{what}: count {count!r} or an address is no number from 0 to 2**64 - 1") from None
         code = self._run(self._handle, slot[1])
         slots.append(slot)
@@ -222,7 +225,7 @@ class Communicator:
         return self._slots.setdefault(key, []), (call, c_void_p(addressof(call)))
 
     def _prepared(self, key: _Key) -> Call:
-        op, dtype, reduce_op, peer, tag = key
+        op, dtype, reduce_op, peer = key
         what = OPS[op].lower()
         if not isinstance(dtype, torch.dtype) or dtype not in _DTYPE:
             raise TypeError(f"{what}: customccl has no dtype {dtype}")
@@ -232,7 +235,6 @@ class Communicator:
         reduces = _REDUCE[reduce_op] if op in _REDUCING else 0
         call = Call(size=ctypes.sizeof(Call), op=op, dtype=_DTYPE[dtype], reduce_op=reduces)
         call.root = call.peer = _number(peer, 32, what, _PEER.get(OPS[op], "root"))
-        call.tag = _number(tag, 64, what, "tag")
         return call
 
     def _pair(
@@ -247,7 +249,8 @@ class Communicator:
     ) -> tuple[int, int, int, Any]:
         """Addresses of both buffers (0: not given), elements of one block, dtype."""
         if count is not None:
-            return input or 0, output or 0, count, dtype
+            send, recv = (0 if buffer is None else _address(buffer) for buffer in (input, output))
+            return send, recv, count, dtype
         sent = (0, None, 0) if input is None else memory_of(input)
         got = (0, None, 0) if output is None else memory_of(output)
         if input is None and output is None:
@@ -268,6 +271,13 @@ class Communicator:
         if not self._handle:
             raise ValueError("the communicator is closed")
         fail(code)
+
+
+def _address(buffer: Any) -> int:
+    """What was given with a count. A tensor stands for an int too, if it holds a single one."""
+    if isinstance(buffer, (int, Integral)):
+        return cast(int, buffer)
+    raise TypeError(f"customccl: with a count, a buffer is an address, an int, not {type(buffer).__name__}")
 
 
 def _number(value: Any, bits: int, op: str, what: str) -> int:

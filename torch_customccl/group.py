@@ -15,7 +15,7 @@ from torch_customccl import group_change, group_registry
 from torch_customccl.backend import latest_keys, meet, own_keys
 from torch_customccl.group_arguments import check_group, check_members, check_not_forked, integer, limited, listed
 from torch_customccl.group_change import Change
-from torch_customccl.group_store import open_store
+from torch_customccl.group_store import NOT_ITS_OWNER, open_store
 from torch_customccl.messages import Messages
 
 DEFAULT_TIMEOUT = timedelta(minutes=30)
@@ -45,30 +45,26 @@ def create_group(
     check_group(rank, size, name, ranks)
     limit = limited(timeout, f"group {name!r}")
     store = open_store(store_or_uri, rank, timeout=limit, listener=listener)
-    return _meet(dist.PrefixStore(f"group/{name}", store), rank, name, limit, list(ranks or range(size)))
+    world = list(range(size) if ranks is None else ranks)
+    return _meet(dist.PrefixStore(f"group/{name}", store), rank, name, limit, world)
 
 
 def join_group(
-    store_or_uri: dist.Store | str,
-    members: Sequence[str],
-    me: str,
-    name: str,
-    *,
-    timeout: timedelta = DEFAULT_TIMEOUT,
-    listener: socket.socket | None = None,
+    store_or_uri: dist.Store | str, members: Sequence[str], me: str, name: str, *, timeout: timedelta = DEFAULT_TIMEOUT
 ) -> Group:
     """The running group `name`, as one of its next `members`, which its present ones prepare() and commit().
 
     `members`: the names of all, in the order of their ranks; `me`: this process's. The ranks of create_group() are
     named "0", "1", ... A process that takes another one's place in the list gets its number; names are never used
-    again. Returns when all members are there; operations wait until they have committed. `timeout`: for all to come,
-    and of every operation that names none. Raises torch.distributed.DistStoreError where no such group is.
+    again. A server that a URI names runs already: this process only connects. Returns when all members are there;
+    operations wait until they have committed. `timeout`: for all to come, and of every operation that names none.
+    Raises torch.distributed.DistStoreError where no such group is.
     """
     names = check_members(members, name)
     limit = limited(timeout, f"join_group() of {name!r}")
     if me not in names:
         raise ValueError(f"customccl: {me!r} is not among the members {names} of group {name!r}")
-    opened = open_store(store_or_uri, names.index(me), timeout=limit, listener=listener)
+    opened = open_store(store_or_uri, NOT_ITS_OWNER, timeout=limit)
     keys = latest_keys(dist.PrefixStore(f"group/{name}", opened), limit, name)
     epoch = group_change.latest(keys) + 1
     backend = group_change.joined(Change(keys, name, epoch, names, me, limit))
@@ -157,6 +153,8 @@ class Group(Messages):
             raise ValueError(f"customccl: a subgroup of ranks {members} makes no sense")
         if self.rank() not in members:
             return None
+        if name:
+            check_group(0, 1, name, None)
         label = name or f"{self.group_desc}/{'-'.join(map(str, members))}"
         place = f"sub/{self._era}/{'-'.join(map(str, members))}/{name or ''}"
         store, world = dist.PrefixStore(place, self._own_store), [self._ranks[member] for member in members]
@@ -167,8 +165,9 @@ class Group(Messages):
 
         Collective over the whole group.
         """
-        mine = torch.tensor([color is not None, 0 if color is None else integer(color, "color"), integer(key, "key")])
-        colors = torch.empty(3 * self.size(), dtype=torch.int64)
+        own = [color is not None, 0 if color is None else integer(color, "color"), integer(key, "key")]
+        mine = torch.tensor(own, dtype=torch.int64, device="cpu")
+        colors = torch.empty(3 * self.size(), dtype=torch.int64, device="cpu")
         self.all_gather_into_tensor(colors, mine)
         if color is None:
             return None

@@ -6,12 +6,14 @@ import operator
 import os
 from collections.abc import Sequence
 from datetime import timedelta
+from hashlib import sha256
 from typing import Any
 
 import torch.distributed as dist
 
 SHORTEST = timedelta(milliseconds=1)
 LONGEST = timedelta(days=36500)  # a hundred years, which every clock below can count
+_NAME_BYTES = 1000  # names are parts of keys, and at 8 KiB a TCPStore closes the connection
 
 
 def checked_timeout(timeout: Any, of: str = "an operation") -> timedelta:
@@ -65,9 +67,17 @@ def reduce_op(value: Any) -> Any:
     return value
 
 
+def check_length(name: str, of: str) -> None:
+    """ValueError for a name that stores could not keep."""
+    length = len(name.encode(errors="surrogatepass"))
+    if length > _NAME_BYTES:
+        raise ValueError(f"customccl: the name of {of} has at most {_NAME_BYTES} bytes, not {length}: {name[:50]!r}...")
+
+
 def check_group(rank: int, size: int, name: str, ranks: Sequence[int] | None) -> None:
     if not isinstance(name, str) or not name:
         raise ValueError(f"customccl: a group needs a name, not {name!r}")
+    check_length(name, "a group")
     for what, value in (("rank", rank), ("size", size)):
         if not isinstance(value, int) or isinstance(value, bool):
             raise TypeError(f"customccl: {what} of group {name!r} must be an int, not {value!r}")
@@ -97,6 +107,11 @@ def check_not_forked(process: int, what: str, group_name: str) -> None:
         )
 
 
+def members_key(members: Sequence[str]) -> str:
+    """What stands for them, in this order, in keys of a store: their names alone might be too long together."""
+    return sha256("/".join(members).encode()).hexdigest()
+
+
 def check_members(members: Sequence[str], group_name: str) -> list[str]:
     names = listed(members, f"members of group {group_name!r}")
     bad = [name for name in names if not isinstance(name, str) or not name or "/" in name]
@@ -104,4 +119,6 @@ def check_members(members: Sequence[str], group_name: str) -> list[str]:
         raise ValueError(
             f"customccl: members {names} of group {group_name!r}: each needs a name of its own, a str without '/'"
         )
+    for name in names:
+        check_length(name, "a member")
     return names

@@ -34,7 +34,7 @@ import torch.distributed as dist
 
 from torch_customccl._loader import shim
 from torch_customccl.backend import meet
-from torch_customccl.group_arguments import LONGEST, SHORTEST, check_not_forked
+from torch_customccl.group_arguments import LONGEST, SHORTEST, check_not_forked, members_key
 from torch_customccl.group_store import poll
 
 _GONE = "gone"
@@ -48,7 +48,7 @@ class Change:
         self, store: dist.Store, group_name: str, epoch: int, members: Sequence[str], me: str, timeout: timedelta
     ) -> None:
         self.epoch, self.members, self.me = epoch, list(members), me
-        self._place = dist.PrefixStore(f"membership/{epoch}/{'/'.join(members)}", store)
+        self._place = dist.PrefixStore(f"membership/{epoch}/{members_key(members)}", store)
         self._here = [f"here/{name}" for name in members]
         self._group_name, self._nonce = group_name, uuid.uuid4().hex
         self._said = ""  # the digest that this attempt has said it sees, and has not gone to meet at

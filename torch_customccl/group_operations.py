@@ -145,8 +145,8 @@ class Operations(_Base):
     def allgather(self, data: bytes, *, timeout: timedelta | None = None) -> list[bytes]:  # type: ignore[override]
         """The bytes of all ranks, by rank; any length on any rank. Of other buffers, their memory."""
         mine = tensor_of(data).contiguous().flatten().view(torch.uint8)
-        sizes = torch.empty(self.size(), dtype=torch.int64)
-        self.all_gather_into_tensor(sizes, torch.tensor([mine.numel()]), timeout=timeout)
+        sizes = torch.empty(self.size(), dtype=torch.int64, device="cpu")
+        self.all_gather_into_tensor(sizes, torch.tensor([mine.numel()], device="cpu"), timeout=timeout)
         outputs = [bytearray(size) for size in sizes.tolist()]
         self.all_gather(outputs, mine, timeout=timeout)
         return [bytes(output) for output in outputs]

@@ -15,6 +15,7 @@ import torch.distributed as dist
 from torch_customccl._pauses import pauses
 
 T = TypeVar("T")
+NOT_ITS_OWNER = -1  # the rank of a process that runs no server, whoever a URI says does
 # To connect to the server of this very process. Nobody else has a part in it, but torch asks the name servers for the
 # name of the address first, and a question that is lost takes 5 s.
 _OWN_SERVER = timedelta(seconds=60)
@@ -75,6 +76,8 @@ def open_store(
         return store_or_uri
     parts = urlsplit(store_or_uri)
     if parts.scheme == "file" and parts.path and not parts.netloc:
+        if store_or_uri != f"file://{parts.path}":
+            raise ValueError(f"customccl: {store_or_uri!r}: no '?' or '#' may be in the path of a file")
         if not Path(parts.path).parent.is_dir():  # a FileStore would look for it for five minutes
             raise ValueError(f"customccl: {store_or_uri!r}: there is no folder {Path(parts.path).parent}")
         return dist.FileStore(parts.path)

@@ -1,6 +1,7 @@
 #include "c10d/errors.h"
 #include "c10d/launch.h"
 #include "c10d/monitored_barrier.h"
+#include "c10d/tensor_checks.h"
 
 // The operations that move data without computing: broadcast, all_gather, gather, scatter, all_to_all, barrier.
 
@@ -41,7 +42,7 @@ CustomBackend::WorkPtr CustomBackend::allgather(std::vector<Tensors>& outputs, T
 
 PreparedCall CustomBackend::prepare_all_gather(const at::Tensor& output, const at::Tensor& input,
                                                const ::c10d::AllgatherOptions& options) const {
-  TORCH_CHECK_VALUE(output.numel() == input.numel() * getSize(), "customccl: all_gather needs an output of ", getSize(),
+  TORCH_CHECK_VALUE(is_many(output, input, getSize()), "customccl: all_gather needs an output of ", getSize(),
                     " times the input's elements: output has ", output.numel(), " (sizes ", output.sizes(), "), input ",
                     input.numel(), " (sizes ", input.sizes(), ")");
   PreparedCall prepared(Op::kAllGather);
@@ -121,7 +122,7 @@ CustomBackend::WorkPtr CustomBackend::gather_single(at::Tensor& output, at::Tens
   prepared.add_input(input);
   const bool root = options.rootRank == getRank();
   if (root) {
-    TORCH_CHECK_VALUE(output.numel() == input.numel() * getSize(), "customccl: gather needs an output of ", getSize(),
+    TORCH_CHECK_VALUE(is_many(output, input, getSize()), "customccl: gather needs an output of ", getSize(),
                       " times the input's elements: output has ", output.numel(), " (sizes ", output.sizes(),
                       "), input ", input.numel(), " (sizes ", input.sizes(), ")");
     prepared.split_output(output, size());

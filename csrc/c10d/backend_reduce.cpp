@@ -1,4 +1,5 @@
 #include "c10d/launch.h"
+#include "c10d/tensor_checks.h"
 
 // The operations that reduce: all_reduce, reduce, reduce_scatter, in all their c10d forms.
 
@@ -81,9 +82,9 @@ CustomBackend::WorkPtr CustomBackend::reduce_scatter(Tensors& outputs, std::vect
 
 PreparedCall CustomBackend::prepare_reduce_scatter(const at::Tensor& output, const at::Tensor& input,
                                                    const ::c10d::ReduceScatterOptions& options) const {
-  TORCH_CHECK_VALUE(input.numel() == output.numel() * getSize(), "customccl: reduce_scatter needs an input of ",
-                    getSize(), " times the output's elements: input has ", input.numel(), " (sizes ", input.sizes(),
-                    "), output ", output.numel(), " (sizes ", output.sizes(), ")");
+  TORCH_CHECK_VALUE(is_many(input, output, getSize()), "customccl: reduce_scatter needs an input of ", getSize(),
+                    " times the output's elements: input has ", input.numel(), " (sizes ", input.sizes(), "), output ",
+                    output.numel(), " (sizes ", output.sizes(), ")");
   PreparedCall prepared(kReduceScatterOp);
   prepared.add_output(output);
   prepared.split_input(input, size());

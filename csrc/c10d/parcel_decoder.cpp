@@ -151,8 +151,30 @@ py::object ParcelDecoder::tensor_into(const py::object& into) {
   return into;
 }
 
-py::object ParcelDecoder::pickle() {
+namespace {
+
+// Whether it is a tensor, or a container with one somewhere inside.
+bool holds_tensor(py::handle into) {
+  if (THPVariable_Check(into.ptr())) return true;
+  const bool keyed = py::isinstance<py::dict>(into);
+  if (!keyed && !py::isinstance<py::list>(into) && !py::isinstance<py::tuple>(into)) return false;
+  if (Py_EnterRecursiveCall(" while looking for tensors to fill") != 0) throw py::error_already_set();
+  bool found = false;
+  for (const py::handle each : keyed ? py::object(into.attr("values")()) : py::reinterpret_borrow<py::object>(into))
+    found = found || holds_tensor(each);
+  Py_LeaveRecursiveCall();
+  return found;
+}
+
+}  // namespace
+
+py::object ParcelDecoder::pickle(const py::object& into) {
   const py::object type = string();
+  if (holds_tensor(into)) {
+    throw py::value_error("customccl: the message holds a pickled " + type.cast<std::string>() +
+                          " where tensors were given to be filled, which a pickle cannot. Send a plain dict, list or "
+                          "tuple of tensors");
+  }
   const std::uint64_t bytes = reader_.count();
   const std::byte* data = reader_.raw(bytes);
   if (rules_.weights_only) {
@@ -215,7 +237,7 @@ py::object ParcelDecoder::value(const py::object& into) {
     case Mark::kFrozenSet: return items(mark, into);
     case Mark::kDict: return dict(into);
     case Mark::kTensor: return tensor_into(into);
-    case Mark::kPickle: return pickle();
+    case Mark::kPickle: return pickle(into);
     default: garbled("an unknown mark");
   }
 }

@@ -40,7 +40,7 @@ class ParcelDecoder {
   pybind11::object items(Mark kind, const pybind11::object& into);
   pybind11::object dict(const pybind11::object& into);
   void keep_all(bool all_differ) const;
-  pybind11::object pickle();
+  pybind11::object pickle(const pybind11::object& into);
   // `target`: what it may be received into, or nullptr.
   at::Tensor tensor(const at::Tensor* target);
   pybind11::object tensor_into(const pybind11::object& into);

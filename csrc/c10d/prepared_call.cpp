@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -144,7 +145,7 @@ void PreparedCall::add_splits(const at::Tensor& tensor, std::span<const std::int
   std::int64_t sum = 0;
   for (const std::int64_t part : rows) {
     TORCH_CHECK_VALUE(part >= 0, "customccl: all_to_all got a negative ", what, " split size: ", part);
-    sum += part;
+    if (__builtin_add_overflow(sum, part, &sum)) sum = std::numeric_limits<std::int64_t>::max();
   }
   TORCH_CHECK_VALUE(sum == have, "customccl: all_to_all got ", what, " split sizes that sum to ", sum, ", but the ",
                     what, " tensor has ", have, " rows (sizes ", tensor.sizes(), ")");

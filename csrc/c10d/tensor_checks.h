@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+
 // What only looking at a tensor's memory tells.
 
 namespace customccl::torch_shim {
@@ -11,5 +13,11 @@ void check_memory(const at::Tensor& tensor);
 
 // Whether two of its elements share memory, as in an expanded tensor.
 bool overlaps_itself(const at::Tensor& tensor);
+
+// Whether `whole` has as many elements as so many of `part`.
+inline bool is_many(const at::Tensor& whole, const at::Tensor& part, int ranks) {
+  std::int64_t wanted = 0;  // a view can count more elements than 64 bits can when they are multiplied
+  return !__builtin_mul_overflow(part.numel(), std::int64_t{ranks}, &wanted) && whole.numel() == wanted;
+}
 
 }  // namespace customccl::torch_shim

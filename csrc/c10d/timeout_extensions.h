@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <mutex>
 #include <vector>
@@ -31,7 +32,7 @@ class TimeoutExtensions {
     if (!any_.load(std::memory_order_acquire)) return grant;
     const std::lock_guard lock(mutex_);
     for (Extension& each : extensions_) {
-      grant.extra += each.extra;
+      grant.extra = to_limit(std::chrono::duration_cast<std::chrono::milliseconds>(grant.extra + each.extra));
       if (!each.claimed) grant.ends.push_back(each.id);
       each.claimed = true;
     }

@@ -1,8 +1,10 @@
 #include "capi/error.h"
 
-#include <algorithm>
 #include <array>
 #include <cstring>
+#include <string_view>
+
+#include "base/first_bytes.h"
 
 namespace customccl::capi {
 
@@ -25,9 +27,9 @@ static_assert(kCodeNames.size() == CUSTOMCCL_SYSTEM + 1);
 
 customccl_code remember(const Status& status) {
   last_error.culprit = status.culprit;
-  const std::size_t length = std::min(status.message().size(), sizeof(last_error.text) - 1);
-  std::memcpy(last_error.text, status.message().data(), length);
-  last_error.text[length] = '\0';
+  const std::string_view message = first_bytes(status.message(), sizeof(last_error.text) - 1);
+  std::memcpy(last_error.text, message.data(), message.size());
+  last_error.text[message.size()] = '\0';
   return static_cast<customccl_code>(status.code);
 }
 

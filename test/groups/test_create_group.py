@@ -9,6 +9,7 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 import torch
@@ -17,7 +18,7 @@ from harness.rank import error_of
 from harness.settings import rounds
 from shared import LIMIT, group, store, total
 
-from torch_customccl import create_group, join_group
+from torch_customccl import create_group, join_group, serve_store
 
 
 def test_a_group_needs_no_world(ranks):
@@ -169,6 +170,9 @@ def test_a_rank_that_does_not_come_is_named(ranks):
         ({"store_or_uri": "udp://here:1"}, ValueError, "neither file:///PATH nor tcp://HOST:PORT"),
         ({"store_or_uri": "tcp://here"}, ValueError, "neither file:///PATH"),
         ({"store_or_uri": "tcp://here:1?owner=me"}, ValueError, "owner=RANK"),
+        ({"store_or_uri": "file:///tmp/jobs#1"}, ValueError, "no '[?]' or '#' may be in the path"),
+        ({"store_or_uri": "file:///tmp/jobs?1"}, ValueError, "no '[?]' or '#' may be in the path"),
+        ({"name": "n" * 1001}, ValueError, "name of a group has at most 1000 bytes, not 1001"),
     ],
 )
 def test_bad_arguments_are_refused_at_once(arguments, error, text):
@@ -268,3 +272,37 @@ def test_many_groups_at_once(ranks, figure):
         assert after[2] - before[2] < count << 16
         figure("ms until a group more is made and used", 1e3 * seconds)
         figure("KiB of a group more", (after[2] - before[2]) / count / 1024)
+
+
+def test_numbers_of_ranks_may_be_an_array():
+    with create_group(dist.HashStore(), 0, 1, "array", timeout=LIMIT, ranks=np.array([7])) as made:
+        assert made.ranks == [7]
+
+
+def test_a_default_device_of_torch_is_not_that_of_a_group(ranks):
+    def body(rank, size):
+        with group(rank, size, "device") as made, torch.device("meta"):
+            half = made.split(rank % 2)
+            assert half.size() == 1
+            half.close()
+            return made.allgather(bytes([rank]))
+
+    assert ranks(2).run(body) == [[b"\0", b"\1"]] * 2
+
+
+def test_who_joins_serves_no_store(ranks):
+    """Though it is the first of the next members, and a URI says that rank 0 serves it."""
+
+    def body(rank, size, port):
+        uri, members = f"tcp://127.0.0.1:{port}", ["new", "0"]
+        if rank == 0:
+            made = create_group(f"{uri}?owner=other", 0, 1, "joined", timeout=LIMIT)
+            made.prepare(members, timeout=LIMIT)
+            made.commit()
+        else:
+            made = join_group(uri, members, "new", "joined", timeout=LIMIT)
+        with made:
+            return made.rank(), made.all_reduce(tensor := torch.ones(1)), tensor.item()
+
+    server = serve_store(timeout=LIMIT)
+    assert ranks(2).run(body, server.port) == [(1, None, 2.0), (0, None, 2.0)]

@@ -13,6 +13,7 @@ from harness.rank import error_of, tell_parent
 from shared import LIMIT, SWAPPED, group, store, total
 
 from torch_customccl import create_group, group_change, join_group, serve_store
+from torch_customccl.group_arguments import members_key
 
 
 def limit_of(made):
@@ -72,7 +73,7 @@ def test_a_guest_that_died_does_not_spoil_the_next(ranks):
         place = dist.PrefixStore("guests", dist.TCPStore("127.0.0.1", port, is_master=False))
         with create_group(place, rank, 2, "guests", timeout=LIMIT) as made:
             tell_parent("made")
-            here = "membership/2/0/1/guest/here/guest"
+            here = f"membership/2/{members_key(members)}/here/guest"
             made.own_store.wait([here], LIMIT)
             first = made.own_store.get(here)
             if rank == 0:
@@ -118,7 +119,7 @@ def test_two_processes_of_one_name(ranks):
         made = create_group(place, 0, 1, "names", timeout=LIMIT) if rank == 0 else None
         if made is None:
             return error_of(join_group, place, ["0", "guest"], "guest", "names", timeout=LIMIT)
-        here = "membership/2/0/guest/here/guest"
+        here = f"membership/2/{members_key(['0', 'guest'])}/here/guest"
         made.own_store.wait([here], LIMIT)
         made.own_store.set(here, "of another")
         return made.close()

@@ -13,6 +13,7 @@ from harness.settings import rounds
 from shared import LIMIT, group
 
 from torch_customccl import create_group, group_change, join_group
+from torch_customccl.group_arguments import members_key
 
 CYCLES = rounds(25, 500)
 DEATHS = rounds(3, 500)
@@ -186,7 +187,7 @@ def test_who_meets_new_members_in_the_background_keeps_nobody_from_the_store(ran
             if rank == 1:
                 made.barrier()
                 return
-            place = dist.PrefixStore("membership/2/0/ghost", made.own_store)
+            place = dist.PrefixStore(f"membership/2/{members_key(['0', 'ghost'])}", made.own_store)
             place.set("here/ghost", "its nonce")
             changing = made.prepare(["0", "ghost"], timeout=LIMIT)
             digest = group_change._digest([place.get("here/0").decode(), "its nonce"])

@@ -9,7 +9,7 @@ import torch.distributed as dist
 from harness.rank import error_of
 from shared import LIMIT, group
 
-from torch_customccl import create_group
+from torch_customccl import create_group, serve_store
 
 REFUSED = {
     "read-only": (lambda: b"abc", TypeError, "a bytes that cannot be written is no output"),
@@ -102,3 +102,27 @@ def test_tags_that_no_message_can_have_are_refused(call, tag):
         assert made.recv(received, 0, tag=(1 << 31) - 1) == 0
         sent.wait()
         assert received.item() == 1
+
+
+def test_names_that_a_store_cannot_keep_are_refused_and_the_store_goes_on():
+    """A TCPStore closes the connection of who gives it a key of more than 8 KiB."""
+    store = serve_store(timeout=LIMIT)
+    with create_group(store, 0, 1, "names", timeout=LIMIT) as made:
+        for call in (
+            lambda: made.open_endpoint("\N{EURO SIGN}" * 334),
+            lambda: made.endpoint("e" * 1001),
+            lambda: made.subgroup([0], "s" * 1001),
+            lambda: made.prepare(["0", "m" * 1001]),
+            lambda: create_group(store, 0, 1, "g" * 100_000, timeout=LIMIT),
+        ):
+            with pytest.raises(ValueError, match="has at most 1000 bytes, not 1"):
+                call()
+        assert made.open_endpoint("e" * 1000).name == "e" * 1000
+
+
+def test_members_of_long_names_are_not_too_many_for_a_store():
+    store = serve_store(timeout=LIMIT)
+    with create_group(store, 0, 1, "many", timeout=LIMIT) as made:
+        made.prepare(["0", *(f"decode-worker-7f9c8b6d5-node{number:04d}" for number in range(255))]).drop()
+        made.prepare(["0"]).wait()
+        made.commit()

@@ -47,6 +47,30 @@ if rank == 1:
 print("changed twice over", torch_customccl.info()["groups_over_gloo"], flush=True)
 """
 
+CALLS_TORCH_RESERVES = """
+import sys, torch, torch.distributed as dist, torch_customccl
+rank, cpu = int(sys.argv[1]), torch.device("cpu")
+dist.init_process_group("customccl", init_method="file://" + sys.argv[2], rank=rank, world_size=2)
+store = dist.PrefixStore("own", dist.distributed_c10d._get_default_store())
+for group in (dist.group.WORLD, dist.new_group([0, 1]), torch_customccl.create_group(store, rank, 2, "own")):
+    backend = group._get_backend(cpu)
+    assert backend.name() == "gloo"
+    assert backend.options.global_ranks_in_group == [0, 1]
+    assert backend.options.group_name in ("own", group.group_name), backend.options.group_name
+    dist.monitored_barrier(group)
+    try:
+        with dist._coalescing_manager(group, cpu):
+            dist.all_reduce(torch.ones(1), group=group)
+        raise AssertionError("gloo coalesces now")
+    except RuntimeError as error:
+        assert "oalescing" in str(error), error
+    tensor = torch.arange(5.0) + rank
+    dist.all_reduce(tensor, group=group)  # not noted down, but carried out
+    assert torch.equal(tensor, 2 * torch.arange(5.0) + 1), tensor
+print("all served", flush=True)
+dist.destroy_process_group()
+"""
+
 
 def start(prefix: list[str], rank: int, store: Path, environment: dict[str, str], body: str = BODY) -> Started:
     return subprocess.Popen(
@@ -142,8 +166,14 @@ def test_a_rank_without_memfd_shares_memory_by_another_way(tmp_path: Path) -> No
     assert all("backend customccl" in output for output in outputs)
 
 
+DENIED = ["prlimit", "--fsize=1000000"]
+
+
 def test_a_rank_that_can_make_no_shared_memory_takes_the_group_to_gloo(tmp_path: Path) -> None:
     """A limit on the size of files also holds for memory without a name."""
-    denied = ["prlimit", "--fsize=1000000"]
-    outputs = run_two([[], denied], tmp_path / "store", [{"GLOO_SOCKET_IFNAME": "lo"}] * 2)
+    outputs = run_two([[], DENIED], tmp_path / "store", [{"GLOO_SOCKET_IFNAME": "lo"}] * 2)
     assert all("backend gloo" in output for output in outputs), outputs
+
+
+def test_groups_over_gloo_have_what_torch_keeps_for_groups_that_were_called_gloo(tmp_path: Path) -> None:
+    run_two([[], DENIED], tmp_path / "store", [{"GLOO_SOCKET_IFNAME": "lo"}] * 2, CALLS_TORCH_RESERVES)

@@ -68,6 +68,20 @@ def test_messages():
     communicators(3, body)
 
 
+def test_every_tag_goes_by_one_prepared_call():
+    def body(comm):
+        got = torch.empty(1, dtype=torch.int64)
+        for tag in [0, 1, (1 << 63) - 1, *range(2, 200)]:
+            if comm.rank == 0:
+                comm.send(torch.tensor([tag]), 1, tag=tag)
+            else:
+                assert comm.recv(got, 0, tag=tag) == 0 and got.item() == tag
+        assert sum(len(slots) for slots in comm._slots.values()) <= 1
+        comm.barrier()
+
+    communicators(2, body)
+
+
 def test_addresses():
     def body(comm):
         numbers = torch.tensor([comm.rank + 1, 10], dtype=torch.int32)
@@ -172,6 +186,18 @@ def test_abort_from_another_thread():
             comm.recv(torch.empty(1)) if comm.rank == 3 else None
         with pytest.raises(dist.DistBackendError, match="enough of it"):
             comm.recv(torch.empty(1))
+
+    communicators(2, body)
+
+
+@pytest.mark.parametrize("shift", range(3))
+def test_a_reason_that_is_cut_off_is_cut_between_characters(shift):
+    def body(comm):
+        if comm.rank == 0:
+            comm.abort("x" * shift + "\N{EURO SIGN}" * 1500)
+        with pytest.raises(dist.DistBackendError, match="\N{EURO SIGN}" * 200) as raised:
+            comm.barrier()
+        assert "\ufffd" not in str(raised.value)
 
     communicators(2, body)
 

@@ -47,6 +47,23 @@ REFUSED = {
     ),
     "a peer of too many bits": (lambda comm: comm.send(torch.ones(2), 1 << 32), ValueError, "dst is 4294967296, more"),
     "a tag of too many bits": (lambda comm: comm.recv(torch.ones(2), 0, tag=1 << 64), ValueError, "tag is 18446744"),
+    "a tag to send of too many bits": (
+        lambda comm: comm.send(torch.ones(2), 0, tag=1 << 64),
+        ValueError,
+        "tag is 18446744",
+    ),
+    "a tag that is no number": (lambda comm: comm.send(torch.ones(2), 0, tag=0.5), TypeError, "tag of send must be"),
+    "a tensor with a count": (
+        lambda comm: comm.allreduce(torch.tensor([7]), 1, torch.int64),
+        TypeError,
+        "a buffer is an address, an int, not Tensor",
+    ),
+    "tensors with a count": (
+        lambda comm: comm.allgather(torch.zeros(2), torch.tensor([7]), 1, torch.int64),
+        TypeError,
+        "an int, not Tensor",
+    ),
+    "nothing with a count": (lambda comm: comm.broadcast(None, 1, torch.int64), TypeError, "an int, not NoneType"),
     "a negative source": (lambda comm: comm.recv(torch.ones(2), -1), ValueError, "src is -1, .* None receives"),
     "a source that is no number": (lambda comm: comm.recv(torch.ones(2), 0.5), TypeError, "src of recv must be an int"),
     "a root outside": (lambda comm: comm.broadcast(torch.ones(2), root=2), ValueError, "root is 2"),

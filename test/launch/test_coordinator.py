@@ -295,3 +295,14 @@ def test_nodes_are_told_apart_by_their_memory():
     finally:
         page.close()
     assert not shares_memory(page.name, page.digest)
+
+
+def test_limits_of_any_size_and_what_is_no_limit():
+    def body(rank):
+        coordinator = Coordinator(info(rank, 2, launch), timeout=timedelta.max)
+        with pytest.raises(TypeError, match=r"timeout of barrier must be a datetime\.timedelta, not 5"):
+            coordinator.barrier(timeout=5)
+        coordinator.barrier(timeout=timedelta.max)
+
+    launch = fresh_launch()
+    assert in_ranks(2, body) == [None, None]

@@ -193,6 +193,7 @@ def test_slurms_short_forms():
     assert tasks_per_node("2(x3),1") == [2, 2, 2, 1]
     assert tasks_per_node("4") == [4] and tasks_per_node("") == []
     hosts = {"n[08-09,12]": "n08", "a1,b[1-3]": "a1", "x[3,5]-ib,y": "x3-ib", "solo": "solo", "": None}
+    hosts |= {"unit[0-31]rack[02-4,7],login": "unit0rack02", "n[3": "n"}
     assert {text: first_host(text) for text in hosts} == hosts
 
 

@@ -219,3 +219,37 @@ def test_a_reader_learns_that_the_sender_is_gone(ranks):
     workers.kill(1)
     raised = workers.finish(without=frozenset([1]))[0].value
     assert raised.is_a("DistBackendError") and "rank 1" in raised.text and "died" in raised.text
+
+
+def test_a_pickle_fills_no_tensors_and_says_so(ranks):
+    def body(rank, size):
+        with group(rank, size, "pickles") as made:
+            state = torch.nn.Linear(2, 2).state_dict()
+            if rank == 0:
+                made.send_message(state, 1)
+                made.send_message({"state": state, "n": 1}, 1)
+                made.send_message(state, 1)
+                made.send_message(dict(state), 1)
+                return
+            room = {key: torch.zeros_like(value) for key, value in state.items()}
+            assert "pickled collections.OrderedDict where" in error_of(made.recv_message, 0, into=room).text
+            assert "where tensors were given" in error_of(made.recv_message, 0, into={"state": [(room,)]}).text
+            assert made.recv_message(0, into={"weight": None}).keys() == state.keys()
+            got = made.recv_message(0, into=room)
+            assert got["weight"] is room["weight"] and room["weight"].abs().sum() > 0
+
+    ranks(2).run(body)
+
+
+def test_a_broadcast_that_timed_out_is_received_by_the_next_call(ranks):
+    def body(rank, size):
+        with group(rank, size, "late") as made:
+            if rank == 0:
+                made.barrier()
+                return [made.broadcast_message(text) for text in ("A", "B")]
+            late = error_of(made.broadcast_message, None, timeout=timedelta(milliseconds=20)).text
+            assert "20 ms by broadcast_message() from rank 0" in late and "the next call gets it" in late
+            made.barrier()
+            return [made.broadcast_message(), made.broadcast_message()]
+
+    assert ranks(2).run(body) == [["A", "B"]] * 2

@@ -143,3 +143,45 @@ def test_a_batch_that_is_refused_leaves_the_group_as_it_was(ranks):
         group_works()
 
     ranks(2).run(body)
+
+
+# ... in a group of so many.
+WRAPPED: dict[str, tuple[int, Callable[[], Any]]] = {
+    "output splits": (3, lambda: dist.all_to_all_single(zeros(1, 4), ones(1, 4), [2**63 - 1, 2**63 - 1, 3])),
+    "input splits": (3, lambda: dist.all_to_all_single(zeros(1, 4), ones(1, 4), None, [2**63 - 1, 2**63 - 1, 3])),
+    "all_gather": (4, lambda: dist.all_gather_into_tensor(zeros(0), ones(1).expand(2**62))),
+    "reduce_scatter": (4, lambda: dist.reduce_scatter_tensor(ones(1).expand(2**62), zeros(0))),
+}
+
+
+@pytest.mark.parametrize("name", list(WRAPPED))
+def test_sizes_whose_sum_64_bits_do_not_hold_are_refused(ranks, name):
+    """They wrap round, to the size that would fit."""
+
+    def body(rank, size, name):
+        error = error_of(WRAPPED[name][1])
+        group_works()
+        return error
+
+    for error in ranks(WRAPPED[name][0]).run(body, name):
+        assert error.is_a("ValueError"), error
+
+
+def test_a_coalescing_that_torch_refuses_at_its_end_leaves_the_group_as_it_was(ranks):
+    """A group that still coalesced would keep the tensors of every asynchronous operation."""
+
+    def body(rank, size):
+        def users_of_a_reduced_tensor():
+            tensor = ones(3)
+            dist.all_reduce(tensor, async_op=True).wait()
+            return tensor._use_count()
+
+        before = users_of_a_reduced_tensor()
+        with pytest.raises(RuntimeError, match="same type"), dist._coalescing_manager(device=torch.device("cpu")):
+            dist.all_reduce(ones(2))
+            dist.all_gather_into_tensor(zeros(4), ones(2))
+        group_works()
+        return before, users_of_a_reduced_tensor()
+
+    for before, after in ranks(2).run(body):
+        assert before == after

@@ -9,6 +9,7 @@ from typing import cast
 import torch.distributed as dist
 
 from torch_customccl._pauses import pauses
+from torch_customccl.group_arguments import clamped
 from torch_customccl.launch.waiting import no_show, store_errors
 
 _PIECE = 4 << 20  # bytes of one value: TCPStore refuses 8 MiB
@@ -54,9 +55,9 @@ class Board:
             raise RuntimeError(f"{what} refused: this coordinator failed before: {self._broken}")
         if os.getpid() != self._pid:
             raise RuntimeError(f"{what} refused: this process was forked, and the connection is its parent's")
+        limit = self._timeout if timeout is None else clamped(timeout, what)
         self._round += 1
         try:
-            limit = self._timeout if timeout is None else max(timeout, timedelta(milliseconds=1))
             return self._one_round(what, data, sources, limit)
         except BaseException as error:  # Ctrl-C as well: this rank's part in the round is lost
             self._broken = str(error) or type(error).__name__

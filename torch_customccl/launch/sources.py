@@ -157,7 +157,5 @@ def tasks_per_node(text: str) -> list[int]:
 
 def first_host(text: str) -> str | None:
     """The first host of Slurm's short form: "n[03-05,7]-ib,login1" gives "n03-ib"; "" gives None."""
-    match = re.match(r"([^,\[\]]*)(?:\[([^\]]*)\])?([^,\[\]]*)", text.strip())
-    if match is None or not match[0]:
-        return None
-    return match[1] + re.split(r"[,-]", match[2] or "")[0] + match[3]
+    match = re.match(r"([^,\[\]]|\[[^\]]*\])+", text.strip())  # up to the first comma outside of brackets
+    return re.sub(r"\[([^,\]-]*)[^\]]*\]", r"\1", match[0]) if match else None

@@ -78,10 +78,17 @@ class Messages(Operations):
     def broadcast_message(
         self, message: Any = None, src: int = 0, *, timeout: timedelta | None = None, weights_only: bool = False
     ) -> Any:
-        """The message of rank `src`, on every rank (there, `message` itself). All ranks call it, in one order."""
+        """The message of rank `src`, on every rank (there, `message` itself). All ranks call it, in one order.
+
+        A call that raises TimeoutError has received nothing: the next one with that `src` gets that message.
+        """
         root = self._checked(src, "src")
         if self.rank() != root:
-            return self.receive_tagged(root, _BROADCAST_TAG, timeout, weights_only, None)[1]
+            try:
+                return self.receive_tagged(root, _BROADCAST_TAG, timeout, weights_only, None)[1]
+            except TimeoutError as error:
+                told = str(error).replace(f" with tag {_BROADCAST_TAG}", " by broadcast_message()")
+                raise TimeoutError(f"{told}. Call again: the next call gets it") from None
         others = [rank for rank in range(self.size()) if rank != root]
         _shim.send_message(self._messenger(), message, others, _BROADCAST_TAG, _limit_of_send(timeout))
         return message

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from torch_customccl.group_arguments import clamped
+from torch_customccl.group_arguments import check_length, clamped
 from torch_customccl.group_store import poll
 
 _TAGS = 1 << 33  # endpoints use the tags from here on, which depend on the name; callers use those below 1 << 32
@@ -119,6 +119,7 @@ class Endpoint:
 def _check_name(name: Any) -> None:
     if not isinstance(name, str):
         raise TypeError(f"customccl: the name of an endpoint must be a str, not {name!r}")
+    check_length(name, "an endpoint")
 
 
 def _names(group: Any) -> dist.Store:

@@ -2,6 +2,8 @@
 
 #include <sstream>
 
+#include "base/first_bytes.h"
+
 namespace customccl::shm {
 
 namespace {
@@ -24,7 +26,7 @@ Status failure_from(std::istringstream& words) {
 std::string MemberRecord::failure(const Status& why) {
   constexpr std::size_t kMost = 1000;  // a notice board has room for more
   return std::string(kFailure) + ' ' + std::to_string(static_cast<int>(why.code)) + ' ' + std::to_string(why.culprit) +
-         ' ' + why.message().substr(0, kMost);
+         ' ' + std::string(first_bytes(why.message(), kMost));
 }
 
 bool MemberRecord::tells_failure(const std::string& text) { return text.starts_with(kFailure); }
@@ -48,7 +50,7 @@ Status MemberRecord::from_text(const std::string& text, MemberRecord& out) {
       out.one_shot_bytes >> out.size >> cpus;
   if (!words || format != kFormat) {
     return {Code::kUnreachable,
-            "it says \"" + text.substr(0, 400) +
+            "it says \"" + std::string(first_bytes(text, 400)) +
                 "\", and not where its memory is (do all ranks run the same version of customccl?)"};
   }
   out.cpus = parse_cpu_set(cpus);

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "base/attempt.h"
+#include "base/first_bytes.h"
 #include "host/limbo.h"
 
 namespace customccl::shm {
@@ -83,9 +85,9 @@ void Members::fail(const Status& why) {
   auto& block = *reinterpret_cast<ControlBlock*>(block_.data);
   block.notice.code = static_cast<std::int32_t>(why.code);
   block.notice.culprit = why.culprit;
-  const std::size_t length = std::min(why.message().size(), sizeof(block.notice.text) - 1);
-  std::memcpy(block.notice.text, why.message().data(), length);
-  block.notice.text[length] = '\0';
+  const std::string_view text = first_bytes(why.message(), sizeof(block.notice.text) - 1);
+  std::memcpy(block.notice.text, text.data(), text.size());
+  block.notice.text[text.size()] = '\0';
   block.state.fetch_or(ControlBlock::kFailed, std::memory_order_acq_rel);
   std::atomic_thread_fence(std::memory_order_seq_cst);  // before the caller writes over what it shows (shown_tensors.h)
   for (Doorbell* bell : peer_bells_) bell->wake();
