@@ -56,12 +56,10 @@ Status join(const customccl_token* text, std::int32_t rank, std::int32_t size, c
   if (Status status = Token::parse(*text, token); !status.ok()) return status;
 
   auto comm = std::make_unique<customccl_comm>();
-  MeetingDirectory meeting(options.directory != nullptr ? options.directory : token.directory, token.id);
+  MeetingDirectory meeting(options.directory != nullptr ? options.directory : token.directory, token.id, rank, size);
   Status status = Communicator::create(spec_of(token, rank, size, options), meeting, comm->group);
-  if (!status.ok()) {
-    meeting.give_up(status.message());
-    return status;
-  }
+  meeting.leave(status);
+  if (!status.ok()) return status;
   *out = comm.release();
   return {};
 }

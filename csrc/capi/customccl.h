@@ -173,7 +173,8 @@ int32_t customccl_last_error_rank(void);
 /* A fresh token. It names the directory where the ranks will meet: in $XDG_RUNTIME_DIR, else $TMPDIR, else /tmp. */
 customccl_code customccl_make_token(customccl_token* token);
 /* Collective: joins as `rank` of `size` and returns when all have joined. options may be NULL. *comm is set on success only.
- * The ranks meet in a directory that is made for it, and gone when the last of them returns, whether they succeeded or not. */
+ * The ranks meet in a directory that is made for it, and gone when all have come and returned, whether they succeeded or not. Once one
+ * has failed the token is used up: who joins later fails at once. docs/c-abi.md says what is left if a rank never joins. */
 customccl_code customccl_init(const customccl_token* token, int32_t rank, int32_t size,
                               const customccl_options* options, customccl_comm** comm);
 /* Carries out one operation. Allocates nothing and makes no system call where the ranks are in step. */

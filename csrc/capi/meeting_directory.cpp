@@ -9,8 +9,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <string_view>
 #include <vector>
 
+#include "base/attempt.h"
+#include "capi/customccl.h"
 #include "platform/errno_text.h"
 #include "platform/file_limit.h"
 
@@ -19,6 +24,13 @@ namespace customccl::capi {
 namespace {
 
 constexpr const char* kNotice = "notice";
+constexpr const char* kGaveUp = "gave-up";
+constexpr const char* kDraft = ".new";
+
+// What a text begins with, else 0.
+int number_in(const std::string& text) { return static_cast<int>(std::strtol(text.c_str(), nullptr, 10)); }
+
+std::string came(int rank) { return "came-" + std::to_string(rank); }
 
 std::string file_name(std::string key) {
   std::replace(key.begin(), key.end(), '/', '-');
@@ -60,8 +72,6 @@ bool rename_unless_there(const Fd& directory, const std::string& from, const std
   return (errno == EINVAL || errno == ENOSYS) && ::renameat(fd, from.c_str(), fd, to.c_str()) == 0;
 }
 
-Status gave_up(const std::string& why) { return {Code::kAborted, "another rank gave up: " + why}; }
-
 Status twice(const std::string& key) { return {Code::kMismatch, "two ranks join as " + key + " with the same token"}; }
 
 void pause(Nanos time) {
@@ -69,7 +79,63 @@ void pause(Nanos time) {
   ::nanosleep(&duration, nullptr);
 }
 
+bool is_ours(const struct stat& facts) {
+  return S_ISDIR(facts.st_mode) && facts.st_uid == ::geteuid() && (facts.st_mode & 077) == 0;
+}
+
+bool is_ours(const std::string& path) {
+  struct stat facts{};
+  return ::lstat(path.c_str(), &facts) == 0 && is_ours(facts);
+}
+
+// By name, as a process without a free descriptor can do it too: `directory` is `path`, or nothing. The marks go first, so that who
+// makes a file meanwhile sees it, and gave-up last: what is left when this is killed is still known for what it is. The directory stays where one comes only now, after another's limit: that one
+// removes it in its turn.
+void remove_meeting(const Fd& directory, const std::string& path, int size) {
+  const std::string place = directory ? "" : path + "/";
+  const auto drop = [&](const std::string& name) { ::unlinkat(directory.get(), (place + name).c_str(), 0); };
+  for (int rank = 0; rank < size; ++rank) {
+    const std::string record = file_name(key_of_rank(rank));
+    drop(came(rank));
+    drop(record);
+    drop(record + kDraft);
+  }
+  drop(kNotice);
+  drop(kGaveUp);
+  ::rmdir(path.c_str());
+}
+
+// Of a directory whose name looks like a meeting's.
+bool gave_up_long_ago(const std::string& path) {
+  constexpr std::time_t kKept = 30 * 60;  // seconds; the default limit of those who may still come
+  struct stat facts{};
+  return is_ours(path) && ::lstat((path + "/" + kGaveUp).c_str(), &facts) == 0 && S_ISLNK(facts.st_mode) &&
+         facts.st_uid == ::geteuid() && std::time(nullptr) - facts.st_mtime > kKept;
+}
+
+void remove_old_meetings(const std::string& where) {
+  constexpr std::string_view kPrefix = "customccl-";
+  constexpr std::size_t kIdLength = 32;
+  DIR* stream = ::opendir(where.c_str());
+  if (stream == nullptr) return;
+  std::vector<std::string> found;
+  while (const dirent* entry = ::readdir(stream)) {
+    const std::string_view name = entry->d_name;
+    if (name.starts_with(kPrefix) && name.size() == kPrefix.size() + kIdLength) found.emplace_back(name);
+  }
+  ::closedir(stream);
+  for (const std::string& name : found) {
+    const std::string path = where + "/" + name;
+    if (gave_up_long_ago(path)) remove_meeting(Fd(), path, CUSTOMCCL_MAX_RANKS);
+  }
+}
+
 }  // namespace
+
+MeetingDirectory::~MeetingDirectory() {
+  // Only when an exception ended it.
+  if (!left_) attempt([this] { leave({Code::kSystem, "a rank had no memory to join"}); });
+}
 
 // The directory is ours alone or not at all: in /tmp others could have made one under this name.
 Status MeetingDirectory::open_directory() {
@@ -81,35 +147,41 @@ Status MeetingDirectory::open_directory() {
   if (!directory_ && errno == ENOENT) return {};  // removed in between: the caller tries again
   if (!directory_) {
     const int error = errno;
-    if (made) ::rmdir(path_.c_str());
     const bool crowded = error == EMFILE || error == ENFILE;
+    if (made && !crowded) ::rmdir(path_.c_str());
     return system_error(what, error, crowded ? "Raise the limit of open files (ulimit -n)." : kAdvice);
   }
   struct stat facts{};
   if (::fstat(directory_.get(), &facts) != 0) return system_error(what, errno, kAdvice);
-  if (facts.st_uid == ::geteuid() && (facts.st_mode & 077) == 0) return {};
+  if (is_ours(facts)) {
+    if (made) remove_old_meetings(where_);
+    return {};
+  }
   directory_ = Fd();
   return {Code::kSystem, "the directory " + path_ + " belongs to another user or is open to others. " + kAdvice};
 }
 
 Status MeetingDirectory::enter() {
   if (notice_) return {};
-  // A rank that gave up may remove the directory between two of these steps; then it is made anew.
+  // A rank whose limit has passed may remove the directory between two of these steps; then it is made anew.
   constexpr int kAttempts = 100;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     if (Status status = open_directory(); !status.ok()) return status;
     if (!directory_) continue;
     notice_ = open_in(directory_, kNotice, O_RDWR | O_CREAT | O_APPEND);
-    if (notice_) return {};
-    if (errno != ENOENT) return system_error("make a file in " + path_, errno);
+    if (!notice_ && errno == ENOENT) continue;
+    if (!notice_) return system_error("make a file in " + path_, errno);
+    mark();  // not before the notice is open: from here on another may remove the directory
+    return {};
   }
   return {Code::kSystem, "the directory " + path_ + " is removed again and again"};
 }
 
 Status MeetingDirectory::put(const std::string& key, const std::string& value) {
   if (Status status = enter(); !status.ok()) return status;
+  if (Status status = told(); !status.ok()) return status;
   const std::string name = file_name(key);
-  const std::string draft = name + "." + std::to_string(::getpid()) + ".new";
+  const std::string draft = name + kDraft;
   const std::string what = "put " + name + " into " + path_;
   Fd file = open_in(directory_, draft, O_WRONLY | O_CREAT | O_EXCL);
   if (!file && errno == EEXIST) return twice(key);
@@ -123,8 +195,8 @@ Status MeetingDirectory::put(const std::string& key, const std::string& value) {
 
 // A file that is not there any more, or a directory: a rank that gave up has removed it.
 Status MeetingDirectory::refused(const std::string& what, int error) const {
-  const std::string why = error == ENOENT ? notice() : "";
-  return why.empty() ? system_error(what, error) : gave_up(why);
+  Status status = error == ENOENT ? told() : Status();
+  return status.ok() ? system_error(what, error) : status;
 }
 
 Status MeetingDirectory::get(const std::string& key, const Deadline& deadline, std::string& value) {
@@ -138,38 +210,75 @@ Status MeetingDirectory::get(const std::string& key, const Deadline& deadline, s
       return {};
     }
     if (errno != ENOENT) return system_error("read " + name + " in " + path_, errno);
-    if (const std::string why = notice(); !why.empty()) return gave_up(why);
+    if (Status status = told(); !status.ok()) return status;
     if (deadline.passed()) return {Code::kTimeout, "it put nothing into " + path_ + " within the limit"};
     pause(std::clamp<Nanos>(deadline.left(), Nanos(1), time));
   }
 }
 
-std::string MeetingDirectory::notice() const {
-  std::string text = read_whole(notice_);
+// Asked for when a rank's process is gone: it may have said why.
+Status MeetingDirectory::get_other(const std::string& key, const std::string& seen, const Deadline& deadline,
+                                   std::string& value) {
+  if (Status status = told(); !status.ok()) return status;
+  return Bootstrap::get_other(key, seen, deadline, value);
+}
+
+Status MeetingDirectory::told() const {
+  std::string text = notice_ ? read_whole(notice_) : "";
+  if (text.empty()) text = text_of_link(kGaveUp);
+  const std::string head = "another rank gave up: ";
+  if (!text.empty()) return {Code::kAborted, head + text.substr(text.find(' ') + 1), number_in(text)};
   struct stat facts{};
-  if (text.empty() && ::fstat(directory_.get(), &facts) == 0 && facts.st_nlink == 0) text = "the directory was removed";
-  return text;
+  const bool removed = directory_ && ::fstat(directory_.get(), &facts) == 0 && facts.st_nlink == 0;
+  return removed ? Status(Code::kAborted, head + "the directory was removed") : Status();
 }
 
-void MeetingDirectory::give_up(const std::string& why) const {
-  if (!notice_ || !read_whole(notice_).empty()) return;
-  // Nothing is to be done if it cannot be written: the others reach their deadlines.
-  static_cast<void>(write_whole(notice_, why));
+// Nothing is to be done if it cannot be written: the others reach their deadlines.
+void MeetingDirectory::tell(const Status& why) const {
+  constexpr std::size_t kMost = 1000;  // XFS has room for 1023 in a link
+  if (!told().ok()) return;
+  const std::string text = std::to_string(why.culprit) + " " + why.message();
+  if (notice_) static_cast<void>(write_whole(notice_, text));
+  std::size_t length = std::min(text.size(), kMost);
+  while (length < text.size() && (text[length] & 0xC0) == 0x80) --length;  // between two characters of UTF-8
+  link(kGaveUp, text.substr(0, length));
 }
 
-void MeetingDirectory::remove() {
-  if (!directory_) return;
-  DIR* stream = ::fdopendir(directory_.get());
-  if (stream == nullptr) return;
-  const int directory = directory_.release();  // the stream's, which closes it
-  std::vector<std::string> names;
-  while (const dirent* entry = ::readdir(stream)) names.emplace_back(entry->d_name);
-  for (const std::string& name : names) {
-    if (name != "." && name != "..") ::unlinkat(directory, name.c_str(), 0);
+bool MeetingDirectory::link(const std::string& name, const std::string& text) const {
+  return ::symlinkat(text.c_str(), directory_.get(), at(name).c_str()) == 0;
+}
+
+std::string MeetingDirectory::text_of_link(const std::string& name) const {
+  char text[4096];
+  const ssize_t length = ::readlinkat(directory_.get(), at(name).c_str(), text, sizeof(text));
+  return length > 0 ? std::string(text, static_cast<std::size_t>(length)) : "";
+}
+
+void MeetingDirectory::mark() const { link(came(rank_), std::to_string(size_)); }
+
+// How many ranks' files are to be removed; 0 while one may come that is to find them.
+int MeetingDirectory::size_to_remove(const Status& status) const {
+  const bool removing = text_of_link(came(rank_)).empty();  // another one, who may have missed what this rank made last
+  if (removing || status.code == Code::kTimeout) return CUSTOMCCL_MAX_RANKS;
+  int size = size_;
+  for (int rank = 0; rank < size; ++rank) {
+    const int told = number_in(text_of_link(came(rank)));
+    if (told == 0) return 0;
+    size = std::max(size, told);
   }
-  ::closedir(stream);
-  // Fails when another rank was faster, and when one came only now: that one removes it in its turn.
-  ::rmdir(path_.c_str());
+  return size;
+}
+
+void MeetingDirectory::leave(const Status& status) {
+  left_ = true;
+  if (status.ok()) {
+    if (directory_) remove_meeting(directory_, path_, size_);  // a group of one has none
+    return;
+  }
+  if (!directory_ && !is_ours(path_)) return;
+  tell(status);
+  if (!notice_) mark();
+  if (const int size = size_to_remove(status); size > 0) remove_meeting(directory_, path_, size);
 }
 
 }  // namespace customccl::capi

@@ -124,7 +124,7 @@ Status Members::look_up(int member, Bootstrap& bootstrap, const Deadline& deadli
   Status status = bootstrap.get(key_of_rank(member), deadline, text);
   if (status.ok()) return status;
   return {status.code, "global rank " + std::to_string(global_rank(member)) + " did not join: " + status.message(),
-          global_rank(member)};
+          status.culprit >= 0 ? status.culprit : global_rank(member)};
 }
 
 Status Members::find(int member, Bootstrap& bootstrap, const Deadline& deadline) {
