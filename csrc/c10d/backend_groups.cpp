@@ -26,8 +26,11 @@ c10::intrusive_ptr<CustomBackend> CustomBackend::create(GroupKeys& keys, const G
   Status status;
   do {
     status = Communicator::create(spec, bootstrap, group);
-    if (status.code != Code::kUnreachable) continue;
-    if (Status heard = bootstrap.hear_of_all(spec); !heard.ok()) status = std::move(heard);
+    if (status.code == Code::kUnreachable) {
+      if (Status heard = bootstrap.hear_of_all(spec); !heard.ok()) status = std::move(heard);
+    } else if (!status.ok()) {
+      bootstrap.follow_any(spec);
+    }
   } while (!status.ok() && bootstrap.has_moved());
   check(status);
   return c10::make_intrusive<CustomBackend>(std::move(group), keys.part(), own_options(spec, options));

@@ -29,7 +29,9 @@ Status StoreBootstrap::put(const std::string& key, const std::string& value) {
 
 // Who left for another part says nothing in this one: it has not failed.
 void StoreBootstrap::replace(const std::string& key, const std::string& value) {
-  if (!moved_) static_cast<void>(put(key, value));
+  if (moved_) return;
+  said_failure_ = true;
+  static_cast<void>(put(key, value));
 }
 
 bool StoreBootstrap::read(const std::string& key, std::string& value) {
@@ -95,8 +97,12 @@ Status StoreBootstrap::hear_of_all(const GroupSpec& spec) {
   for (int member = 0; member < spec.size; ++member) {
     if (member == spec.rank) continue;
     std::string nothing;
+    std::string later;
     Status status = await(key_of(member), key_of_rank(member), nullptr, limit_, nothing);
-    if (status.ok()) continue;
+    if (status.ok()) {  // but it may have given that attempt up since, and be ahead
+      status = await(key_of(member), key_of_rank(member), &nothing, Deadline(Nanos(0)), later);
+      if (status.ok() || status.code == Code::kTimeout) continue;
+    }
     const int global = spec.global_ranks[static_cast<std::size_t>(member)];
     return {status.code,
             "customccl: the ranks of group \"" + spec.name + "\" cannot share memory, and global rank " +
@@ -104,6 +110,18 @@ Status StoreBootstrap::hear_of_all(const GroupSpec& spec) {
             global};
   }
   return {};
+}
+
+// Who reads of a failure asks whether that rank is ahead. Who has met all before one of them left reads nothing more: it sees their
+// marks, and asks here. Not who has said itself that it failed, as others have believed that by now.
+void StoreBootstrap::follow_any(const GroupSpec& spec) {
+  if (moved_ || said_failure_ || limit_.passed() || (given_up_ != nullptr && *given_up_)) return;
+  try {
+    for (int member = 0; member < spec.size && !moved_; ++member)
+      moved_ = member != spec.rank && keys_.follow(key_of_rank(member));
+  } catch (const std::exception&) {
+    return;  // the failure that there is tells more than that of the store
+  }
 }
 
 }  // namespace customccl::torch_shim

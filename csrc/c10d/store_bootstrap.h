@@ -28,8 +28,11 @@ class StoreBootstrap final : public Bootstrap {
 
   // For ranks that cannot share memory with all others: says that this one is here, and waits until each of the others has said so.
   Status hear_of_all(const GroupSpec& spec);
+  // For a rank whose group failed after it had met all others: goes where one of them is ahead.
+  void follow_any(const GroupSpec& spec);
 
-  // Since it was asked last: did a wait end with kAborted as another rank is ahead? Then the ranks meet where `keys` are now.
+  // Since it was asked last: was another rank found ahead, by follow_any() or a wait, which ended with kAborted? Then the ranks meet
+  // where `keys` are now.
   bool has_moved() { return std::exchange(moved_, false); }
 
  private:
@@ -45,6 +48,7 @@ class StoreBootstrap final : public Bootstrap {
   std::shared_ptr<const GivenUp> given_up_;
   std::map<std::string, std::string> moments_;  // key -> when what read() gave was put
   bool moved_ = false;
+  bool said_failure_ = false;
 };
 
 }  // namespace customccl::torch_shim

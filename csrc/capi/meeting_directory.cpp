@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/attempt.h"
+#include "base/first_bytes.h"
 #include "capi/customccl.h"
 #include "platform/errno_text.h"
 #include "platform/file_limit.h"
@@ -88,9 +89,9 @@ bool is_ours(const std::string& path) {
   return ::lstat(path.c_str(), &facts) == 0 && is_ours(facts);
 }
 
-// By name, as a process without a free descriptor can do it too: `directory` is `path`, or nothing. The marks go first, so that who
-// makes a file meanwhile sees it, and gave-up last: what is left when this is killed is still known for what it is. The directory stays where one comes only now, after another's limit: that one
-// removes it in its turn.
+// By name, as a process without a free descriptor can do it too: `directory` is `path`, or nothing. The marks go first, so that
+// who makes a file meanwhile sees it, and gave-up last: what is left when this is killed is still known for what it is. The
+// directory stays where one comes only now, after another's limit: that one removes it in its turn.
 void remove_meeting(const Fd& directory, const std::string& path, int size) {
   const std::string place = directory ? "" : path + "/";
   const auto drop = [&](const std::string& name) { ::unlinkat(directory.get(), (place + name).c_str(), 0); };
@@ -239,9 +240,7 @@ void MeetingDirectory::tell(const Status& why) const {
   if (!told().ok()) return;
   const std::string text = std::to_string(why.culprit) + " " + why.message();
   if (notice_) static_cast<void>(write_whole(notice_, text));
-  std::size_t length = std::min(text.size(), kMost);
-  while (length < text.size() && (text[length] & 0xC0) == 0x80) --length;  // between two characters of UTF-8
-  link(kGaveUp, text.substr(0, length));
+  link(kGaveUp, std::string(first_bytes(text, kMost)));
 }
 
 bool MeetingDirectory::link(const std::string& name, const std::string& text) const {

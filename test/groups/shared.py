@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import timedelta
 
 import torch
@@ -31,3 +32,25 @@ def total(made: Group) -> float:
     x = torch.tensor([float(made.rank() + 1)])
     made.all_reduce(x)
     return float(x.item())
+
+
+class SlowToFollow(dist.Store):
+    """Another's, which takes its time to say how often a rank has tried."""
+
+    def __init__(self, other):
+        super().__init__()
+        self.other = other
+
+    def check(self, keys):
+        if any("groups_of" in key for key in keys):
+            time.sleep(0.3)
+        return self.other.check(keys)
+
+    def set(self, key, value):
+        self.other.set(key, value)
+
+    def get(self, key):
+        return self.other.get(key)
+
+    def add(self, key, value):
+        return self.other.add(key, value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import signal
 import threading
 import time
@@ -10,10 +11,21 @@ import pytest
 import torch
 import torch.distributed as dist
 from harness.rank import error_of, tell_parent
-from shared import LIMIT, SWAPPED, group, store, total
+from shared import LIMIT, SWAPPED, SlowToFollow, group, store, total
 
 from torch_customccl import create_group, group_change, join_group, serve_store
 from torch_customccl.group_arguments import members_key
+
+SHORT = LIMIT / 50
+
+
+def fails(rank, size, name, limit=SHORT, **options):
+    return error_of(create_group, store(), rank, size, name, timeout=limit, **options)
+
+
+def wait_until_they_try(name, **attempts):
+    """Until each of these ranks is in its attempt of this number: `_0=2` is the second of rank 0."""
+    store().wait([f"group/{name}/{attempt}/rank/{rank[1:]}" for rank, attempt in attempts.items()], LIMIT)
 
 
 def limit_of(made):
@@ -206,3 +218,79 @@ def test_who_waits_for_a_group_keeps_nobody_from_the_store():
         made.barrier()
         thread.join()
     assert results == [3.0]
+
+
+@pytest.mark.parametrize("in_vain", [1, 3])
+def test_a_late_rank_meets_one_that_has_failed_and_tries_again(ranks, in_vain):
+    def body(rank, size, in_vain):
+        name = f"tries again, {in_vain}"
+        if rank == 0:
+            assert all("1 did not join" in fails(rank, size, name).text for _ in range(in_vain))
+        else:
+            wait_until_they_try(name, _0=in_vain + 1)
+        with group(rank, size, name) as made:
+            return total(made)
+
+    assert ranks(2).run(body, in_vain) == [3.0, 3.0]
+
+
+def test_a_late_rank_hears_why_the_last_attempt_failed(ranks):
+    """At once, and not of those before it."""
+
+    def body(rank, size):
+        if rank == 0:
+            fails(rank, size, "last")
+            raised = fails(rank, size, "last", ranks=[0, 7])
+            store().set("last failed", "")
+        else:
+            store().wait(["last failed"], LIMIT)
+            began = time.monotonic()
+            raised = fails(rank, size, "last", LIMIT)
+            assert time.monotonic() - began < LIMIT.total_seconds() / 4
+        return raised.text
+
+    assert all("global rank 7 did not join" in text for text in ranks(2).run(body))
+
+
+def test_a_late_rank_meets_two_that_have_failed_a_different_number_of_times(ranks):
+    """It finds them in different attempts, and rank 0 follows it to the last of rank 1."""
+
+    def body(rank, size):
+        if rank == 2:
+            wait_until_they_try("two", _0=2, _1=3)
+        for _ in range([1, 2, 0][rank]):
+            fails(rank, size, "two")
+        with group(rank, size, "two") as made:
+            return total(made)
+
+    assert ranks(3).run(body) == [6.0] * 3
+
+
+def test_a_late_rank_meets_one_without_shared_memory_that_tries_again(ranks):
+    """Who cannot share memory says so, and waits for all to take gloo: that it has done so before is not believed."""
+
+    def body(rank, size):
+        if rank == 0:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+            assert "did not come to agree on another backend" in fails(rank, size, "gloo").text
+        else:
+            wait_until_they_try("gloo", _0=2)
+        with group(rank, size, "gloo") as made:
+            return total(made)
+
+    assert ranks(2, fresh=True, init=False).run(body) == [3.0, 3.0]
+
+
+def test_who_has_met_one_that_failed_follows_it_with_the_late_rank(ranks):
+    """Rank 1 waits for rank 2, and finds it before that has seen that rank 0 has failed and tries again."""
+
+    def body(rank, size):
+        if rank == 0:
+            assert "2 did not join" in fails(rank, size, "three", LIMIT / 20).text
+        elif rank == 2:
+            wait_until_they_try("three", _0=2, _1=1)
+        place = SlowToFollow(store()) if rank == 2 else store()
+        with create_group(place, rank, size, "three", timeout=LIMIT) as made:
+            return total(made)
+
+    assert ranks(3).run(body) == [6.0] * 3

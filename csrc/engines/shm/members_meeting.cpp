@@ -134,10 +134,12 @@ Status Members::find(int member, Bootstrap& bootstrap, const Deadline& deadline)
   for (;;) {
     Status status = learn(member, text, deadline);
     if (status.ok()) return status;
+    // Who is gone or has failed may have begun anew, elsewhere: get_other() asks for that before it says that nothing else came. A rank
+    // says that it failed before it counts on, and what lies here is of one attempt: one that is not ahead now had failed for good
+    // when this rank looked. One that is ahead never comes back, so this rank leaves, too, and who waits for it follows.
     const bool told = MemberRecord::tells_failure(text);
-    const bool gone = !told && (status.code == Code::kPeerDied || status.code == Code::kPeerLeft);
-    const bool outdated = (gone || told) && bootstrap.outdated(key);
-    if (!gone && !outdated) return status;
+    if (!told && status.code != Code::kPeerDied && status.code != Code::kPeerLeft) return status;
+    const bool outdated = bootstrap.outdated(key);
     if (outdated) {
       log(LogLevel::kWarning, "rank " + std::to_string(global_rank(spec_.rank)) + ", group \"" + spec_.name + "\": " +
                                   status.message() + ". That was before this process began: another is awaited.");
