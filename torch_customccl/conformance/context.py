@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -49,16 +50,12 @@ class Context:
             return [dist.group.WORLD]
         if name not in self._groups:
             row = GROUPINGS[name]
+            order: dict[str, Any] = {} if row.sort_ranks else {"sort_ranks": False}
+            if order and "sort_ranks" not in signature(dist.new_group).parameters:
+                raise CheckFailedError(Verdict.NOT_APPLICABLE, "new_group() of this torch sorts all ranks")
+            limit = timedelta(seconds=self.op_timeout_s)
             made = [
-                (
-                    ranks,
-                    dist.new_group(
-                        ranks,
-                        backend=self.backend,
-                        sort_ranks=row.sort_ranks,
-                        timeout=timedelta(seconds=self.op_timeout_s),
-                    ),
-                )
+                (ranks, dist.new_group(ranks, backend=self.backend, timeout=limit, **order))
                 for ranks in row.members(self.size)
             ]
             self._groups[name] = [group for ranks, group in made if self.rank in ranks]

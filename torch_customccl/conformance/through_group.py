@@ -9,6 +9,7 @@ method (coalesced calls, functional collectives, DDP) takes the Group as the Pro
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from datetime import timedelta
@@ -88,6 +89,7 @@ def _world_of_groups(original: _Function) -> _Function:
 
 
 def _new_group(original: _Function) -> _Function:
+    @functools.wraps(original)
     def new_group(*args: Any, **keywords: Any) -> Any:
         made = original(*args, **keywords)
         timeout = inspect.signature(original).bind(*args, **keywords).arguments.get("timeout")
