@@ -24,5 +24,5 @@ def was_asked_for(group: Any) -> bool:
     if c10d._rank_not_in_group(chosen):
         return False
     asked = str(c10d._world.pg_backend_config.get(chosen, "")).split(",")
-    own_name = chosen.group_name.startswith(f"{NAME}:")  # a Group: group_registry.py
-    return is_ours(chosen) or own_name or f"{_CPU.type}:{NAME}" in asked
+    own_class = type(chosen).__module__.partition(".")[0] == __package__  # a Group
+    return is_ours(chosen) or own_class or f"{_CPU.type}:{NAME}" in asked

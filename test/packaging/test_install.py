@@ -140,3 +140,17 @@ def dynamic(library: str, tag: str) -> list[str]:
     path = ROOT / "torch_customccl" / library
     listed = subprocess.run(["readelf", "-d", path], capture_output=True, text=True, check=True)
     return re.findall(rf"\({tag}\).*\[(.+)\]", listed.stdout)
+
+
+@pytest.mark.parametrize(
+    ("version", "said"), [("76.1", "setuptools 76.1 is too old to build with, 77 would do"), ("77.0", "")]
+)
+def test_an_environment_that_is_too_old_to_build_with_is_told_so(tmp_path, version, said):
+    """Of its own programs nothing is replaced, and what lacks is printed."""
+    facts = tmp_path / f"setuptools-{version}.dist-info"
+    facts.mkdir()
+    (facts / "METADATA").write_text(f"Metadata-Version: 2.1\nName: setuptools\nVersion: {version}\n")
+    command = [sys.executable, "scripts/lacking_tools.py", "requirements-dev.txt"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert (done.returncode == 0) == (said == "") and said in done.stderr and "setuptools" not in done.stdout
