@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import signal
 import threading
 import time
@@ -264,21 +263,6 @@ def test_a_late_rank_meets_two_that_have_failed_a_different_number_of_times(rank
             return total(made)
 
     assert ranks(3).run(body) == [6.0] * 3
-
-
-def test_a_late_rank_meets_one_without_shared_memory_that_tries_again(ranks):
-    """Who cannot share memory says so, and waits for all to take gloo: that it has done so before is not believed."""
-
-    def body(rank, size):
-        if rank == 0:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
-            assert "did not come to agree on another backend" in fails(rank, size, "gloo").text
-        else:
-            wait_until_they_try("gloo", _0=2)
-        with group(rank, size, "gloo") as made:
-            return total(made)
-
-    assert ranks(2, fresh=True, init=False).run(body) == [3.0, 3.0]
 
 
 def test_who_has_met_one_that_failed_follows_it_with_the_late_rank(ranks):
