@@ -159,11 +159,12 @@ bool holds_tensor(py::handle into) {
   const bool keyed = py::isinstance<py::dict>(into);
   if (!keyed && !py::isinstance<py::list>(into) && !py::isinstance<py::tuple>(into)) return false;
   if (Py_EnterRecursiveCall(" while looking for tensors to fill") != 0) throw py::error_already_set();
-  bool found = false;
+  const struct Leave {
+    ~Leave() { Py_LeaveRecursiveCall(); }
+  } leave;
   for (const py::handle each : keyed ? py::object(into.attr("values")()) : py::reinterpret_borrow<py::object>(into))
-    found = found || holds_tensor(each);
-  Py_LeaveRecursiveCall();
-  return found;
+    if (holds_tensor(each)) return true;
+  return false;
 }
 
 }  // namespace
