@@ -1,13 +1,11 @@
 #include "c10d/abort_hooks.h"
 
-#include <torch/csrc/utils/pybind.h>
-
 #include <chrono>
 #include <condition_variable>
 #include <memory>
-#include <optional>
 #include <utility>
 
+#include "c10d/python_lock.h"
 #include "platform/background_thread.h"
 #include "platform/once_per_process.h"
 
@@ -93,8 +91,7 @@ void AbortHooks::run() {
   Hooks hooks = take();
   if (hooks.empty()) return;
   // A hook that is written in Python could not begin while this thread holds on to it.
-  std::optional<pybind11::gil_scoped_release> release;
-  if (PyGILState_GetThisThreadState() != nullptr && PyGILState_Check() != 0) release.emplace();
+  const WithoutPythonLock without_lock;
   Runs::get().run([hooks = std::move(hooks)] { run_all(hooks); }, kPatience);
 }
 

@@ -2,6 +2,8 @@
 
 #include <torch/csrc/utils/pybind.h>
 
+#include "c10d/python_lock.h"
+
 namespace customccl::torch_shim {
 
 namespace py = pybind11;
@@ -11,9 +13,18 @@ StandaloneGroup::StandaloneGroup(c10::intrusive_ptr<::c10d::Store> store, const 
   install(backend);
 }
 
-void StandaloneGroup::install(const BackendPtr& backend) {
+StandaloneGroup::~StandaloneGroup() {
+  const WithoutPythonLock without_lock;
+  forget_backends();
+}
+
+void StandaloneGroup::forget_backends() {
   deviceTypeToBackend_.clear();
   backendTypeToBackend_.clear();
+}
+
+void StandaloneGroup::install(const BackendPtr& backend) {
+  forget_backends();
   setBackend(c10::DeviceType::CPU, BackendType::CUSTOM, backend);
   setDefaultBackend(BackendType::CUSTOM);
   ask(*backend);

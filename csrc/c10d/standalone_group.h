@@ -19,6 +19,8 @@ class StandaloneGroup final : public ::c10d::ProcessGroup {
   using BackendPtr = c10::intrusive_ptr<::c10d::Backend>;
 
   StandaloneGroup(c10::intrusive_ptr<::c10d::Store> store, const BackendPtr& backend);
+  // Lets go of the backend without Python's lock: gloo's waits for its threads, and those need the lock to let go of tensors.
+  ~StandaloneGroup() override;
 
   // torch's own are constants in some versions and ask the backend in others.
   int getRank() const override { return rank_now_.load(std::memory_order_relaxed); }
@@ -32,6 +34,7 @@ class StandaloneGroup final : public ::c10d::ProcessGroup {
   void install(const BackendPtr& backend);
 
  private:
+  void forget_backends();
   void ask(const ::c10d::Backend& backend);
 
   std::atomic<int> rank_now_;

@@ -1,11 +1,11 @@
 #include "c10d/work.h"
 
 #include <ATen/core/jit_type.h>
-#include <torch/csrc/utils/pybind.h>
 
 #include <utility>
 
 #include "c10d/errors.h"
+#include "c10d/python_lock.h"
 #include "platform/settings.h"
 
 namespace customccl::torch_shim {
@@ -201,8 +201,7 @@ bool TaskWork::wait(std::chrono::milliseconds timeout) {
 void TaskWork::carry_out_for_future() const {
   if (settings().progress_thread || state_->done()) return;
   // Python asks with its lock held, which a rank that is waited for may need: it may be a thread of this process.
-  std::optional<pybind11::gil_scoped_release> release;
-  if (PyGILState_Check() != 0) release.emplace();
+  const WithoutPythonLock without_lock;
   for (const auto& task : state_->tasks()) group_->wait(*task, kNoTimeout);
 }
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from harness.rank import error_of, tell_parent
-from shared import LIMIT, SWAPPED, SlowToFollow, group, store, total
+from shared import LIMIT, SWAPPED, SlowToFollow, group, share_no_memory, store, total
 
 from torch_customccl import create_group, group_change, join_group, serve_store
 from torch_customccl.group_arguments import members_key
@@ -263,6 +263,21 @@ def test_a_late_rank_meets_two_that_have_failed_a_different_number_of_times(rank
             return total(made)
 
     assert ranks(3).run(body) == [6.0] * 3
+
+
+def test_a_late_rank_meets_one_without_shared_memory_that_tries_again(ranks):
+    """Who cannot share memory says so, and waits for all to take gloo: that it has done so before is not believed."""
+
+    def body(rank, size):
+        if rank == 0:
+            share_no_memory()
+            assert "did not come to agree on another backend" in fails(rank, size, "gloo").text
+        else:
+            wait_until_they_try("gloo", _0=2)
+        with group(rank, size, "gloo") as made:
+            return total(made)
+
+    assert ranks(2, fresh=True, init=False).run(body) == [3.0, 3.0]
 
 
 def test_who_has_met_one_that_failed_follows_it_with_the_late_rank(ranks):

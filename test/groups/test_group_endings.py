@@ -1,4 +1,4 @@
-"""A membership that is being prepared while its group, or the program, ends: nothing stays behind."""
+"""A group ends, or the program does, also while a membership is being prepared: nothing stays behind."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import sys
 import threading
 
 import pytest
+import torch
 import torch.distributed as dist
 from harness.settings import GROUP_TIMEOUT_S
-from shared import LIMIT
+from shared import LIMIT, group, share_no_memory, total
 
 from torch_customccl import create_group
 from torch_customccl.group_change import Change
@@ -65,3 +66,19 @@ def test_a_program_ends_while_it_prepares(limit_ms):
     program = ENDING.format(guest=GUEST, limit_ms=limit_ms)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=GROUP_TIMEOUT_S)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_groups_over_gloo_end_while_its_threads_still_hold_tensors(ranks):
+    """Those threads need Python's lock to let go of them, and the end of the group waits for the threads."""
+
+    def body(rank, size):
+        if rank == 0:
+            share_no_memory()
+        for number in range(20):
+            with group(rank, size, f"gloo {number}") as made:
+                assert total(made) == 3.0
+                assert made._get_backend(torch.device("cpu")).name() == "gloo"
+            del made
+        return "all"
+
+    assert ranks(2, fresh=True, init=False).run(body) == ["all"] * 2
