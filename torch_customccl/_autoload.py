@@ -4,6 +4,8 @@
 and must cost next to nothing; register() is what torch 2.14 and later call when the name is first used.
 """
 
+import atexit
+import sys
 from typing import Any
 
 NAME = "customccl"
@@ -25,8 +27,16 @@ def register() -> None:
         return
     # A list, not "cpu": torch up to 2.13 iterates over a string letter by letter.
     dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu"])
+    atexit.register(_end)
     _mend_torch()
     _register_with_dist2()
+
+
+def _end() -> None:
+    """Runs after what is registered from now on: until then callbacks run, and futures complete."""
+    for name in list(sys.modules):
+        if name.startswith("torch_customccl._shim_"):
+            sys.modules[name].python_ends()
 
 
 def _create(group: Any, options: Any) -> Any:

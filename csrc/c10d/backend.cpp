@@ -2,6 +2,7 @@
 
 #include "c10d/errors.h"
 #include "c10d/launch.h"
+#include "c10d/python_lock.h"
 #include "c10d/reconfiguration.h"
 
 namespace customccl::torch_shim {
@@ -33,6 +34,7 @@ void refuse_list(Op op, const char* what, std::size_t size) {
 }
 
 void CustomBackend::fail(const Status& status) {
+  stay_if_python_ends();
   if (status.code != Code::kInvalidArgument) abort_hooks_->run();
   throw_status(status);
 }

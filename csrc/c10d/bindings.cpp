@@ -10,6 +10,7 @@
 #include "c10d/flight_dump.h"
 #include "c10d/memory_call.h"
 #include "c10d/message_exchange.h"
+#include "c10d/python_lock.h"
 #include "c10d/shim_stamp.h"
 #include "c10d/standalone_group.h"
 #include "core/callbacks.h"
@@ -121,10 +122,12 @@ void bind(py::module_& module) {
   bind_memory_call(module);
   module.def("info", &facts);
   module.def("flight_dump", &flight_dump, py::arg("stacks"), py::arg("only_active"));
-  py::module_::import("atexit").attr("register")(py::cpp_function([] {
+  // torch_customccl/_autoload.py calls it at the end.
+  module.def("python_ends", [] {
+    python_ends_here();
     const py::gil_scoped_release release;
     Callbacks::get().stop(std::chrono::seconds(1));
-  }));
+  });
   // Not atexit: processes of multiprocessing end without it. torch gives its record 15 seconds, twice.
   const py::cpp_function last_words([] {
     const py::gil_scoped_release release;

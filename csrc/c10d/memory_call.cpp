@@ -2,6 +2,7 @@
 
 #include <torch/csrc/autograd/python_variable.h>
 
+#include "c10d/python_lock.h"
 #include "c10d/types.h"
 #include "capi/customccl.h"
 
@@ -20,8 +21,10 @@ int all_reduce_memory(std::uintptr_t communicator, const pybind11::handle& objec
   const auto count = static_cast<std::size_t>(tensor.numel());
   void* data = tensor.mutable_data_ptr();
   const pybind11::gil_scoped_release release;
-  return customccl_all_reduce(reinterpret_cast<customccl_comm*>(communicator), data, data, count, dtype,
-                              static_cast<customccl_reduce_op>(reduce_op));
+  const int code = customccl_all_reduce(reinterpret_cast<customccl_comm*>(communicator), data, data, count, dtype,
+                                        static_cast<customccl_reduce_op>(reduce_op));
+  stay_if_python_ends();
+  return code;
 }
 
 }  // namespace

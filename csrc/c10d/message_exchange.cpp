@@ -10,6 +10,7 @@
 #include "c10d/errors.h"
 #include "c10d/parcel_decoder.h"
 #include "c10d/parcel_encoder.h"
+#include "c10d/python_lock.h"
 #include "core/mailbox.h"
 
 // A value is encoded and decoded here, with the GIL, and travels as a parcel (core/message_lane.h), without it.
@@ -49,7 +50,7 @@ void send_message(CustomBackend& backend, const py::object& value, const std::ve
   Communicator& group = *backend.group();
   Parcel parcel;
   encode(value, std::min(kHeadLimit, group.parcel_limit()), parcel);
-  const py::gil_scoped_release release;
+  const WithoutPythonLock without_lock;
   for (const int peer : peers) {
     Call call = message_call(Op::kSend, peer, tag);
     call.inputs = parcel.views;
@@ -67,7 +68,7 @@ std::shared_ptr<Message> await_message(CustomBackend& backend, int peer, std::in
   std::shared_ptr<Message> message;
   Status status;
   {
-    const py::gil_scoped_release release;
+    const WithoutPythonLock without_lock;
     status = backend.group()->receive_parcel(call, limit, interrupted, message);
   }
   if (PyErr_Occurred() != nullptr) throw py::error_already_set();
@@ -90,7 +91,7 @@ std::shared_ptr<Message> await_message(CustomBackend& backend, int peer, std::in
 void fetch(CustomBackend& backend, const std::shared_ptr<Message>& message, std::span<const View> room) {
   Call call = message_call(Op::kRecv, message->source, 0);
   call.outputs = room;
-  const py::gil_scoped_release release;
+  const WithoutPythonLock without_lock;
   check(backend.group()->fetch(call, message));
 }
 
@@ -169,7 +170,7 @@ py::object probe_message(CustomBackend& backend, int peer, std::int64_t tag) {
   std::uint64_t bytes = 0;
   int source = -1;
   {
-    const py::gil_scoped_release release;
+    const WithoutPythonLock without_lock;
     const Call call = message_call(Op::kRecv, peer, tag);
     source = backend.group()->probe(call, bytes);
     if (source < 0 && !backend.group()->health().ok()) check(backend.group()->refuse(Task(call, Nanos(0))));

@@ -191,6 +191,7 @@ bool TaskWork::wait(std::chrono::milliseconds timeout) {
     if (group_->wait(*task, limit ? std::max(limit->left(), Nanos(1)) : Nanos(0))) continue;
     C10_THROW_ERROR(DistBackendError, group_->still_waiting(*task, to_limit(timeout)));
   }
+  stay_if_python_ends();
   state_->settle(true);
   Work::synchronize();  // takes this Work out of the registry of works that functional collectives wait for
   if (const Status* failure = state_->failure(); failure != nullptr) throw_status(*failure);

@@ -11,7 +11,7 @@ import torch.distributed as dist
 from expectations import check_names, reports_of, survive
 from harness import worker
 from harness.messages import Returned
-from harness.programs import run_ranks
+from harness.programs import Ended, run_ranks
 from harness.rank import error_of, group_works, hear_parent, init_group, tell_parent
 from harness.settings import GROUP_TIMEOUT_S, OURS
 
@@ -159,3 +159,8 @@ def test_programs_that_lose_a_rank_end_with_the_exit_code_they_chose(figure, dea
         noticed = re.search(r"after ([\d.]+) ms: (.*)", ended[rank].output)
         assert noticed and f"rank {victim}" in noticed[2], f"rank {rank}: {ended[rank]}"
         figure("ms that an op waited in a program whose peer died", float(noticed[1]))
+
+
+def test_programs_end_while_their_threads_wait_and_keep_their_futures_until_then():
+    for ended in run_ranks("end_while_threads_wait.py", 2):
+        assert ended == Ended(0, "sum [3.0]\n")
