@@ -7,6 +7,7 @@
 
 #include <cstring>
 
+#include "c10d/recursion_guard.h"
 #include "c10d/tensor_checks.h"
 #include "c10d/types.h"
 
@@ -158,10 +159,7 @@ bool holds_tensor(py::handle into) {
   if (THPVariable_Check(into.ptr())) return true;
   const bool keyed = py::isinstance<py::dict>(into);
   if (!keyed && !py::isinstance<py::list>(into) && !py::isinstance<py::tuple>(into)) return false;
-  if (Py_EnterRecursiveCall(" while looking for tensors to fill") != 0) throw py::error_already_set();
-  const struct Leave {
-    ~Leave() { Py_LeaveRecursiveCall(); }
-  } leave;
+  const RecursionGuard guard(" while looking for tensors to fill");
   for (const py::handle each : keyed ? py::object(into.attr("values")()) : py::reinterpret_borrow<py::object>(into))
     if (holds_tensor(each)) return true;
   return false;
@@ -227,10 +225,7 @@ py::object ParcelDecoder::value(const py::object& into) {
     case Mark::kByteArray: return bytes_apart(true);
     default: break;
   }
-  if (Py_EnterRecursiveCall(" while a message is decoded") != 0) throw py::error_already_set();
-  const struct Leave {
-    ~Leave() { Py_LeaveRecursiveCall(); }
-  } leave;
+  const RecursionGuard guard(" while a message is decoded");
   switch (mark) {
     case Mark::kList:
     case Mark::kTuple:

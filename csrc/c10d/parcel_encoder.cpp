@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "c10d/recursion_guard.h"
 #include "c10d/tensor_checks.h"
 #include "c10d/types.h"
 
@@ -265,10 +266,7 @@ bool plain_tensor(PyObject* object) {
 
 void Encoder::value(PyObject* object) {
   if (scalar(object)) return;
-  if (Py_EnterRecursiveCall(" while a message is encoded") != 0) throw py::error_already_set();
-  const struct Leave {
-    ~Leave() { Py_LeaveRecursiveCall(); }
-  } leave;
+  const RecursionGuard guard(" while a message is encoded");
   if (sequence(object)) return;
   if (plain_tensor(object)) return tensor(THPVariable_Unpack(object));
   pickle(object);

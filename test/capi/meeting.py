@@ -12,11 +12,9 @@ ROOT = Path(__file__).resolve().parents[2]
 HEAD = "import os, signal, sys, threading, time\nimport abi\nfrom abi import *\ntoken, rank, size = arguments()\n"
 TAIL = "\nassert 'torch' not in sys.modules\n"
 LATE = """
-    began = time.monotonic()
     comm = Comm(token, rank, size, timeout_ms=60000)
     assert comm.code == ABORTED and "{words}" in last_error(), (comm.code, last_error())
     assert abi.library.customccl_last_error_rank() == {culprit}
-    assert time.monotonic() - began < 30
 """
 
 
