@@ -146,6 +146,7 @@ def test_what_makes_no_sense_is_said(environment, says):
         ({"rank": 0, "world_size": 1.5}, "world_size is 1.5 (explicit); it is an int"),
         ({"rank": 0, "world_size": 1, "launch_id": 5}, "launch_id is 5 (explicit); it is a str"),
         ({"rank": 0, "world_size": 1, "master_port": "80"}, "master_port is '80'"),
+        ({"rank": 0, "world_size": 1, "launch_id": "é" * 501}, "launch_id has 1002 bytes"),
     ],
 )
 def test_arguments_of_another_type_are_refused(given, says):

@@ -11,6 +11,7 @@ from torch_customccl.launch.sources import READERS, Facts, integer
 # Launchers of MPI programs set variables for the processes they start themselves, so two of them that disagree, or one
 # that disagrees with RANK and WORLD_SIZE, leave no way to know which is meant.
 _MPI = ("openmpi", "pmix", "mpich")
+_LONGEST_ID = 1000  # bytes: it is part of keys, and at 8 KiB a TCPStore closes the connection
 _WORDS = ("launch_id", "master_addr", "source")
 
 
@@ -18,8 +19,8 @@ _WORDS = ("launch_id", "master_addr", "source")
 class LaunchInfo:
     """One process of a launch. Made by `detect()`, or by hand. Raises ValueError for numbers that make no sense.
 
-    launch_id: what all processes of this launch have in common and no other launch has; "" if the launcher tells none
-        (Hydra, bare RANK and WORLD_SIZE). A Coordinator under Hydra asks the launcher for one.
+    launch_id: what all processes of this launch have in common and no other launch has, at most 1000 bytes; "" if the
+        launcher tells none (Hydra, bare RANK and WORLD_SIZE). A Coordinator under Hydra asks the launcher for one.
     rank, world_size: 0 <= rank < world_size.
     local_rank, local_size: among the processes that the launcher put on this host; None if it does not say. A
         Coordinator finds out for itself.
@@ -54,6 +55,8 @@ class LaunchInfo:
                 raise ValueError(f"{name} is {value} ({self.source}); it counts from 0")
         if self.master_port is not None and not 1 <= self.master_port <= 65535:
             raise ValueError(f"master_port is {self.master_port} ({self.source}); a port is 1 to 65535")
+        if (length := len(os.fsencode(self.launch_id))) > _LONGEST_ID:
+            raise ValueError(f"launch_id has {length} bytes ({self.source}); it has at most {_LONGEST_ID}")
 
     def _check_type(self, name: str) -> None:
         value = getattr(self, name)
