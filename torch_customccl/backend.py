@@ -11,6 +11,7 @@ import torch.distributed as dist
 
 from torch_customccl._fallback import over_gloo
 from torch_customccl._loader import shim
+from torch_customccl.group_arguments import checked_store, checked_timeout
 from torch_customccl.group_store import poll
 
 
@@ -50,6 +51,7 @@ def make_backend(
     timeout: limit of the set-up and of every operation that names none.
     global_ranks: what error messages call ranks 0..size-1; by default just that.
     """
+    checked_timeout(timeout, f"group {name!r}")
     return meet(own_keys(store, rank), rank, size, timeout, name=name, global_ranks=global_ranks, options=options)
 
 
@@ -101,7 +103,7 @@ def create_group(
 
 def own_keys(store: dist.Store, rank: int) -> Any:
     """The shim's GroupKeys of the next group in `store`: a part of it that no earlier group used."""
-    return shim().GroupKeys(store, rank)
+    return shim().GroupKeys(checked_store(store), rank)  # of None it would be C++'s null pointer
 
 
 def latest_keys(store: dist.Store, timeout: timedelta, name: str) -> dist.Store:

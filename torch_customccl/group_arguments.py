@@ -22,6 +22,12 @@ def checked_timeout(timeout: Any, of: str = "an operation") -> timedelta:
     return timeout
 
 
+def checked_store(store: Any, or_what: str = "") -> dist.Store:
+    if not isinstance(store, dist.Store):
+        raise TypeError(f"customccl: a store{or_what} is needed, not {type(store).__name__}")
+    return store
+
+
 def clamped(timeout: timedelta, of: str = "an operation") -> timedelta:
     return min(max(checked_timeout(timeout, of), SHORTEST), LONGEST)
 

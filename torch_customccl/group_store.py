@@ -71,9 +71,7 @@ def open_store(
     takes a tcp:// address for the agent's own server). Raises ValueError for a URI that says something else.
     """
     if not isinstance(store_or_uri, str):
-        if not isinstance(store_or_uri, dist.Store):
-            raise TypeError(f"customccl: a store or a URI is needed, not {type(store_or_uri).__name__}")
-        return store_or_uri
+        return checked_store(store_or_uri, " or a URI")
     parts = urlsplit(store_or_uri)
     if parts.scheme == "file" and parts.path and not parts.netloc:
         if store_or_uri != f"file://{parts.path}":

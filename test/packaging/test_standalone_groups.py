@@ -107,3 +107,16 @@ def test_a_script_needs_no_import_of_ours(tmp_path):
         """.replace("sys.argv[0] + ", repr(f"{tmp_path}/") + " + "),
         tmp_path,
     )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((None, 0, 2, LIMIT), "a store is needed, not NoneType"),
+        (("file:///tmp/store", 0, 2, LIMIT), "a store is needed, not str"),
+        ((dist.HashStore(), 0, 2, 5), "the timeout of group '' must be a datetime.timedelta, not 5"),
+    ],
+)
+def test_what_is_no_store_and_no_timeout_is_refused(arguments, says):
+    with pytest.raises(TypeError, match=says):
+        backend.make_backend(*arguments)
