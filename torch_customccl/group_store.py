@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import stat
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -13,6 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 import torch.distributed as dist
 
 from torch_customccl._pauses import pauses
+from torch_customccl.group_arguments import checked_store, checked_timeout
 
 T = TypeVar("T")
 NOT_ITS_OWNER = -1  # the rank of a process that runs no server, whoever a URI says does
@@ -38,6 +41,9 @@ def serve_store(
     socket is taken over: the caller may close its own object. The server ends with the last reference to the store.
     `timeout` is the store's, for what it is asked. Raises ValueError for a socket that is not bound.
     """
+    checked_timeout(timeout, "a store")
+    if not isinstance(listener, socket.socket | None):
+        raise TypeError(f"customccl: listener must be a bound socket.socket, not {listener!r}")
     if listener is None:
         listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     bound = listener.getsockname()
@@ -72,18 +78,39 @@ def open_store(
     """
     if not isinstance(store_or_uri, str):
         return checked_store(store_or_uri, " or a URI")
-    parts = urlsplit(store_or_uri)
+    checked_timeout(timeout, "a store")
+    uri = store_or_uri
+    try:
+        parts = urlsplit(uri)
+        port = parts.port
+    except ValueError as error:
+        raise ValueError(f"customccl: {uri!r}: {error}") from None
     if parts.scheme == "file" and parts.path and not parts.netloc:
-        if store_or_uri != f"file://{parts.path}":
-            raise ValueError(f"customccl: {store_or_uri!r}: no '?' or '#' may be in the path of a file")
-        if not Path(parts.path).parent.is_dir():  # a FileStore would look for it for five minutes
-            raise ValueError(f"customccl: {store_or_uri!r}: there is no folder {Path(parts.path).parent}")
+        if uri != f"file://{parts.path}":
+            raise ValueError(f"customccl: {uri!r}: no '?' or '#' may be in the path of a file")
+        _check_file(uri, parts.path)
         return dist.FileStore(parts.path)
-    if parts.scheme != "tcp" or not parts.hostname or parts.port is None:
-        raise ValueError(f"customccl: {store_or_uri!r} is neither file:///PATH nor tcp://HOST:PORT")
-    if _owner(store_or_uri, parts.query) == rank:
-        return serve_store(listener, host=parts.hostname, port=parts.port, timeout=timeout)
-    return dist.TCPStore(parts.hostname, parts.port, is_master=False, timeout=timeout)
+    if parts.scheme != "tcp" or not parts.hostname or port is None:
+        raise ValueError(f"customccl: {uri!r} is neither file:///PATH nor tcp://HOST:PORT")
+    if _owner(uri, parts.query) == rank:
+        return serve_store(listener, host=parts.hostname, port=port, timeout=timeout)
+    if port == 0:
+        raise ValueError(f"customccl: {uri!r}: nobody can connect to port 0; name the one that the server has")
+    return dist.TCPStore(parts.hostname, port, is_master=False, timeout=timeout)
+
+
+def _check_file(uri: str, path: str) -> None:
+    """ValueError for one that cannot be opened: a FileStore would try for five minutes, whatever the limit."""
+    if not Path(path).parent.is_dir():
+        raise ValueError(f"customccl: {uri!r}: there is no folder {Path(path).parent}")
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o644)  # as a FileStore does
+    except OSError as error:
+        raise ValueError(f"customccl: {uri!r}: the file cannot be opened for writing: {error.strerror}") from None
+    regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+    os.close(descriptor)
+    if not regular:
+        raise ValueError(f"customccl: {uri!r} is no regular file")
 
 
 def _owner(uri: str, query: str) -> int | None:

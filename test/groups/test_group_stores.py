@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from datetime import timedelta
 
@@ -10,7 +11,7 @@ import torch
 from harness.rank import hear_parent, tell_parent
 from shared import LIMIT
 
-from torch_customccl import create_group, serve_store
+from torch_customccl import create_group, open_store, serve_store
 
 
 def sum_over(uri, rank, size, **options):
@@ -109,3 +110,44 @@ def test_a_socket_that_is_not_bound_is_refused():
 def test_a_file_in_a_folder_that_is_not_there_is_refused_at_once(tmp_path):
     with pytest.raises(ValueError, match="there is no folder"):
         create_group(f"file://{tmp_path}/missing/store", 0, 1, "nowhere", timeout=LIMIT)
+
+
+@pytest.mark.parametrize(
+    ("place", "says"),
+    [
+        ("", "cannot be opened for writing: Is a directory"),
+        ("/dev/null", "is no regular file"),
+        ("/proc/store", "/proc"),
+    ],
+)
+def test_a_file_that_can_be_no_store_is_refused_at_once(tmp_path, place, says):
+    """A FileStore tries to open it for five minutes, and no signal ends that."""
+    with pytest.raises(ValueError, match=says):
+        create_group(f"file://{place or tmp_path}", 0, 1, "nowhere", timeout=LIMIT)
+
+
+@pytest.mark.parametrize(
+    ("uri", "says"),
+    [
+        ("tcp://127.0.0.1:99999", "Port out of range"),
+        ("tcp://127.0.0.1:http", "Port could not be cast"),
+        ("tcp://[::1:2950", "Invalid IPv6 URL"),
+        ("tcp://127.0.0.1:0", "nobody can connect to port 0"),
+    ],
+)
+def test_an_address_that_can_be_none_is_refused_by_its_name(uri, says):
+    with pytest.raises(ValueError, match=f"^customccl: {re.escape(repr(uri))}: {re.escape(says)}"):
+        create_group(uri, 1, 2, "nowhere", timeout=LIMIT)
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: serve_store(timeout=5), "the timeout of a store must be a datetime.timedelta, not 5"),
+        (lambda: open_store("tcp://127.0.0.1:1", 1, timeout=5), "the timeout of a store must be .*, not 5"),
+        (lambda: serve_store(5, timeout=LIMIT), "listener must be a bound socket.socket, not 5"),
+    ],
+)
+def test_what_is_no_limit_and_no_socket_is_refused(call, says):
+    with pytest.raises(TypeError, match=f"customccl: {says}"):
+        call()
