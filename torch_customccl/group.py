@@ -42,10 +42,9 @@ def create_group(
     Raises ValueError or TypeError for arguments that make no sense; torch.distributed.DistBackendError when a rank does
     not come within the timeout.
     """
-    check_group(rank, size, name, ranks)
+    world = check_group(rank, size, name, ranks)
     limit = limited(timeout, f"group {name!r}")
     store = open_store(store_or_uri, rank, timeout=limit, listener=listener)
-    world = list(range(size) if ranks is None else ranks)
     return _meet(dist.PrefixStore(f"group/{name}", store), rank, name, limit, world)
 
 
@@ -60,6 +59,7 @@ def join_group(
     operations wait until they have committed. `timeout`: for all to come, and of every operation that names none.
     Raises torch.distributed.DistStoreError where no such group is.
     """
+    check_group(0, 1, name, None)
     names = check_members(members, name)
     limit = limited(timeout, f"join_group() of {name!r}")
     if me not in names:
@@ -165,7 +165,7 @@ class Group(Messages):
 
         Collective over the whole group.
         """
-        own = [color is not None, 0 if color is None else integer(color, "color"), integer(key, "key")]
+        own = [color is not None, 0 if color is None else integer(color, "color", 64), integer(key, "key", 64)]
         mine = torch.tensor(own, dtype=torch.int64, device="cpu")
         colors = torch.empty(3 * self.size(), dtype=torch.int64, device="cpu")
         self.all_gather_into_tensor(colors, mine)

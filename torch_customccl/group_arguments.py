@@ -40,12 +40,15 @@ def limited(timeout: timedelta, of: str) -> timedelta:
     return given
 
 
-def integer(value: Any, what: str) -> int:
-    """The int that it is, or stands for (numpy's do). TypeError if it is none."""
+def integer(value: Any, what: str, bits: int = 0) -> int:
+    """The int that it is, or stands for (numpy's do). TypeError if it is none, ValueError if `bits` do not hold it."""
     try:
-        return operator.index(value)
+        number = operator.index(value)
     except TypeError:
         raise TypeError(f"customccl: {what} must be an int, not {value!r}") from None
+    if bits and not -(1 << bits - 1) <= number < 1 << bits - 1:
+        raise ValueError(f"customccl: {what} is {number}, more than {bits} bits hold")
+    return number
 
 
 def checked_tag(tag: Any, of: str, bits: int) -> int:
@@ -80,7 +83,8 @@ def check_length(name: str, of: str) -> None:
         raise ValueError(f"customccl: the name of {of} has at most {_NAME_BYTES} bytes, not {length}: {name[:50]!r}...")
 
 
-def check_group(rank: int, size: int, name: str, ranks: Sequence[int] | None) -> None:
+def check_group(rank: int, size: int, name: str, ranks: Sequence[int] | None) -> list[int]:
+    """What the ranks of the group are called."""
     if not isinstance(name, str) or not name:
         raise ValueError(f"customccl: a group needs a name, not {name!r}")
     check_length(name, "a group")
@@ -89,11 +93,13 @@ def check_group(rank: int, size: int, name: str, ranks: Sequence[int] | None) ->
             raise TypeError(f"customccl: {what} of group {name!r} must be an int, not {value!r}")
     if size < 1 or not 0 <= rank < size:
         raise ValueError(f"customccl: rank {rank} of {size} ranks makes no sense for group {name!r}")
-    if ranks is not None and not _name_ranks(ranks, size):
+    called = list(range(size)) if ranks is None else listed(ranks, f"ranks of group {name!r}")
+    if not _name_ranks(called, size):
         raise ValueError(
-            f"customccl: ranks={list(ranks)} does not name {size} ranks for group {name!r}: each needs a number of its "
+            f"customccl: ranks={called} does not name {size} ranks for group {name!r}: each needs a number of its "
             "own, an int from 0 to 2**31 - 1"
         )
+    return called
 
 
 def _name_ranks(ranks: Sequence[int], size: int) -> bool:

@@ -61,7 +61,7 @@ def _also_as_c10d_calls(method: _Method) -> _Method:
 
 def _lists(args: Sequence[Any]) -> bool:
     """send() and recv() get no options."""
-    return bool(args) and isinstance(args[0], list)
+    return bool(args) and isinstance(args[0], list) and all(isinstance(each, (torch.Tensor, list)) for each in args[0])
 
 
 def _done(work: Any, async_op: bool) -> Any:

@@ -9,7 +9,7 @@ import torch.distributed as dist
 from harness.rank import error_of
 from shared import LIMIT, group
 
-from torch_customccl import create_group, serve_store
+from torch_customccl import create_group, join_group, serve_store
 
 REFUSED = {
     "read-only": (lambda: b"abc", TypeError, "a bytes that cannot be written is no output"),
@@ -73,6 +73,10 @@ def test_ranks_outside_the_group_are_refused(ranks):
         (lambda made: made.recv(torch.ones(1), 0, tag=None), "tag of .* must be an int, not None"),
         (lambda made: made.recv(torch.ones(1), tag=1.5), "tag of .* must be an int, not 1.5"),
         (lambda made: made.barrier(async_op="a"), "async_op must be a bool, not 'a'"),
+        (lambda made: made.broadcast([1, 2]), "expected a tensor, a numpy array or a bytes-like object, got list"),
+        (lambda made: made.reduce([1.0]), "expected a tensor, .*, got list"),
+        (lambda made: made.send([1.0], 0), "expected a tensor, .*, got list"),
+        (lambda made: made.recv([1.0], 0), "expected a tensor, .*, got list"),
         (lambda made: made.split("red"), "color must be an int, not 'red'"),
         (lambda made: made.split(0, key="last"), "key must be an int, not 'last'"),
         (lambda made: made.subgroup(0), "ranks must be a list, not 0"),
@@ -126,3 +130,22 @@ def test_members_of_long_names_are_not_too_many_for_a_store():
         made.prepare(["0", *(f"decode-worker-7f9c8b6d5-node{number:04d}" for number in range(255))]).drop()
         made.prepare(["0"]).wait()
         made.commit()
+
+
+def test_numbers_that_ranks_cannot_exchange_are_refused():
+    with create_group(dist.HashStore(), 0, 1, "numbers", timeout=LIMIT) as made:
+        with pytest.raises(ValueError, match=f"customccl: color is {1 << 70}, more than 64 bits hold"):
+            made.split(1 << 70)
+        with pytest.raises(ValueError, match=f"customccl: key is {(-1 << 63) - 1}, more"):
+            made.split(0, key=(-1 << 63) - 1)
+        with made.split(-1 << 63, key=(1 << 63) - 1) as part:
+            part.barrier()
+
+
+def test_what_names_no_ranks_and_no_group_is_refused_in_one_sentence():
+    with pytest.raises(TypeError, match="customccl: ranks of group 'named' must be a list, not 5"):
+        create_group(dist.HashStore(), 0, 1, "named", timeout=LIMIT, ranks=5)
+    with create_group(dist.HashStore(), 0, 1, "named", timeout=LIMIT, ranks=iter([7])) as made:
+        assert made.ranks == [7]
+    with pytest.raises(ValueError, match="customccl: a group needs a name, not 5"):
+        join_group(dist.HashStore(), ["0", "1"], "1", 5, timeout=LIMIT)
