@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch_customccl._c_interface import DTYPES, OPS, REDUCE_OPS, Call, Options, Token, last_error, library
 from torch_customccl._loader import shim
 from torch_customccl._plain_memory import allocate_tensor, fail, memory_of
-from torch_customccl.group_arguments import integer
+from torch_customccl.group_arguments import checked_timeout, integer
 from torch_customccl.launch import Coordinator
 
 _OP = {name: number for number, name in enumerate(OPS)}
@@ -64,8 +64,10 @@ class Communicator:
         timeout: timedelta = timedelta(minutes=30),
     ) -> None:
         self._handle = c_void_p()
-        if timeout <= timedelta(0):
+        if checked_timeout(timeout, "a Communicator") <= timedelta(0):
             raise ValueError(f"timeout must be positive, not {timeout}")
+        if not isinstance(name, str | None):
+            raise TypeError(f"customccl: the name of a Communicator must be a str, not {name!r}")
         coordinator = coordinator or Coordinator()
         self.rank, self.size = coordinator.rank, coordinator.world_size
         self._library = library()
@@ -277,7 +279,10 @@ def _address(buffer: Any) -> int:
     """What was given with a count. A tensor stands for an int too, if it holds a single one."""
     if isinstance(buffer, (int, Integral)):
         return cast(int, buffer)
-    raise TypeError(f"customccl: with a count, a buffer is an address, an int, not {type(buffer).__name__}")
+    raise TypeError(
+        f"customccl: with a count, a buffer is an address, an int, not {type(buffer).__name__}. A tensor brings its own "
+        "count and dtype: give op, root and the like by name"
+    )
 
 
 def _number(value: Any, bits: int, op: str, what: str) -> int:

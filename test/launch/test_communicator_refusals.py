@@ -6,6 +6,8 @@ import pytest
 import torch
 from processes import communicators
 
+from torch_customccl.communicator import Communicator
+
 REFUSED = {
     "not contiguous": (lambda comm: comm.allreduce(torch.ones(4, 4).t()), ValueError, r"shape \(4, 4\), is not contig"),
     "another device": (lambda comm: comm.allreduce(torch.ones(2, device="meta")), ValueError, "is on meta"),
@@ -63,6 +65,7 @@ REFUSED = {
         TypeError,
         "an int, not Tensor",
     ),
+    "an op in the place of a count": (lambda comm: comm.allreduce(torch.ones(2), "max"), TypeError, "op, .* by name"),
     "nothing with a count": (lambda comm: comm.broadcast(None, 1, torch.int64), TypeError, "an int, not NoneType"),
     "a negative source": (lambda comm: comm.recv(torch.ones(2), -1), ValueError, "src is -1, .* None receives"),
     "a source that is no number": (lambda comm: comm.recv(torch.ones(2), 0.5), TypeError, "src of recv must be an int"),
@@ -97,3 +100,15 @@ def test_what_is_refused_and_that_it_ends_nothing():
         assert tensor.item() == 2
 
     communicators(2, body)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"timeout": 5}, "timeout of a Communicator must be a datetime.timedelta, not 5"),
+        ({"name": b"n"}, "the name of a Communicator must be a str, not b'n'"),
+    ],
+)
+def test_what_it_cannot_be_made_with_is_refused_before_the_ranks_meet(given, says):
+    with pytest.raises(TypeError, match=says):
+        Communicator(**given)

@@ -90,7 +90,9 @@ def test_bad_arguments():
         (lambda: coordinator.broadcast(b"", 1), ValueError, "src is 1, in a world of 1"),
         (lambda: coordinator.broadcast("text"), TypeError, "takes bytes, not str"),
         (lambda: coordinator.allgather(None), TypeError, "takes bytes, not NoneType"),
+        (lambda: coordinator.broadcast(b"x", "0"), TypeError, "src of broadcast must be an int, not '0'"),
         (lambda: Coordinator(timeout=timedelta(0)), ValueError, "must be positive"),
+        (lambda: Coordinator(timeout=5), TypeError, "timeout of a Coordinator must be a datetime.timedelta, not 5"),
     ):
         with pytest.raises(error, match=says):
             call()

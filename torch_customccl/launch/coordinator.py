@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import torch.distributed as dist
 
-from torch_customccl.group_arguments import clamped
+from torch_customccl.group_arguments import checked_timeout, clamped, integer
 from torch_customccl.launch.board import Board
 from torch_customccl.launch.info import LaunchInfo
 from torch_customccl.launch.meeting import Meeting, forget, meet
@@ -38,7 +38,7 @@ class Coordinator:
     """
 
     def __init__(self, launch_info: LaunchInfo | None = None, *, timeout: timedelta = timedelta(minutes=5)) -> None:
-        if timeout <= timedelta(0):
+        if checked_timeout(timeout, "a Coordinator") <= timedelta(0):
             raise ValueError(f"timeout must be positive, not {timeout}")
         timeout = clamped(timeout, "a Coordinator")
         asked = launch_info or LaunchInfo.detect()
@@ -96,7 +96,7 @@ class Coordinator:
 
     def broadcast(self, data: bytes | None, src: int = 0, *, timeout: timedelta | None = None) -> bytes:
         """Collective: the bytes of rank `src`. The others may give None, or anything else: it is not looked at."""
-        if not 0 <= src < self.world_size:
+        if not 0 <= integer(src, "src of broadcast") < self.world_size:
             raise ValueError(f"broadcast: src is {src}, in a world of {self.world_size}")
         if self.rank == src:
             _check_bytes("broadcast", data)

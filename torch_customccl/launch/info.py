@@ -44,11 +44,11 @@ class LaunchInfo:
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             self._check_type(field.name)
-        _check_place("rank", self.rank, "world_size", self.world_size)
+        self._check_place("rank", self.rank, "world_size", self.world_size)
         if self.local_size is not None and not 1 <= self.local_size <= self.world_size:
             raise ValueError(f"local_size is {self.local_size} in a world of {self.world_size} ({self.source})")
         if self.local_rank is not None:
-            _check_place("local_rank", self.local_rank, "local_size", self.local_size or self.world_size)
+            self._check_place("local_rank", self.local_rank, "local_size", self.local_size or self.world_size)
         for name in ("node_rank", "restart_count"):
             value = getattr(self, name)
             if value is not None and value < 0:
@@ -63,6 +63,11 @@ class LaunchInfo:
         wanted: Any = str if name in _WORDS else numbers.Integral
         if value is not None and (not isinstance(value, wanted) or isinstance(value, bool)):
             raise ValueError(f"{name} is {value!r} ({self.source}); it is {'a str' if wanted is str else 'an int'}")
+
+    def _check_place(self, name: str, value: int, size_name: str, size: int) -> None:
+        if size < 1 or not 0 <= value < size:
+            why = f"{name} counts from 0 to {size_name} - 1" if size > 0 else f"{size_name} is 1 or more"
+            raise ValueError(f"{name} {value} of {size_name} {size} ({self.source}) makes no sense: {why}")
 
     @classmethod
     def detect(
@@ -109,11 +114,6 @@ class LaunchInfo:
         return cls(**_complete(facts, variables))
 
 
-def _check_place(name: str, value: int, size_name: str, size: int) -> None:
-    if size < 1 or not 0 <= value < size:
-        raise ValueError(f"{name} {value} of {size_name} {size} makes no sense: {name} counts from 0")
-
-
 def _explicit(variables: Mapping[str, str], source: str | None, rank: int, world_size: int) -> Facts:
     """The launcher's facts if it agrees about rank and size; else those two alone."""
     if source not in (None, "explicit"):
@@ -131,6 +131,8 @@ def _explicit(variables: Mapping[str, str], source: str | None, rank: int, world
 def _chosen(variables: Mapping[str, str], source: str | None) -> Facts:
     if source == "single":
         return {"rank": 0, "world_size": 1, "source": "single"}
+    if source == "explicit":
+        raise ValueError('source "explicit" needs rank and world_size, as arguments')
     if source is not None:
         if source not in READERS:
             raise ValueError(f'unknown source "{source}"; known: {", ".join([*READERS, "single"])}')
