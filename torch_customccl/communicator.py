@@ -279,9 +279,9 @@ def _address(buffer: Any) -> int:
     """What was given with a count. A tensor stands for an int too, if it holds a single one."""
     if isinstance(buffer, (int, Integral)):
         return cast(int, buffer)
+    name = type(buffer).__name__
     raise TypeError(
-        f"customccl: with a count, a buffer is an address, an int, not {type(buffer).__name__}. A tensor brings its own "
-        "count and dtype: give op, root and the like by name"
+        f"customccl: with a count, a buffer is an address, an int, not {name}; op and root are given by name"
     )
 
 

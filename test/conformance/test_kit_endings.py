@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from torch_customccl.conformance import cli, session
+from torch_customccl.conformance import cli, environment, session
 from torch_customccl.conformance.model import Case, CaseResult
 from torch_customccl.conformance.report.result import Result
 from torch_customccl.conformance.runner import Runner
@@ -153,6 +154,30 @@ def test_what_the_caller_names_must_be_there_and_work(
     assert cli.main([*words, "--case", CASE, "--out", str(tmp_path)]) == cli.USAGE
     assert told in capsys.readouterr().err
     assert not (tmp_path / "result.json").exists()
+
+
+@pytest.mark.parametrize("sizes", ["two", "0", "2,-1"])
+def test_world_sizes_that_are_none_are_told_by_the_option(
+    sizes: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match=str(cli.USAGE)):
+        cli.main(["--backend", "gloo", "--case", CASE, "--world-sizes", sizes, "--out", str(tmp_path)])
+    assert f"argument --world-sizes: {sizes.split(',')[-1]!r} is not 1 or more" in capsys.readouterr().err
+
+
+def test_a_device_that_is_not_there_is_not_held_against_the_backend(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    words = ["--backend", "gloo", "--device", "cuda", "--case", CASE, "--out", str(tmp_path)]
+    assert cli.main(words) == cli.USAGE
+    assert "--device cuda: torch finds no CUDA device here" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("backend", ["gloo", "GLOO", "cpu:gloo,cuda:nccl", "mpi"])
+def test_the_version_of_a_backend_of_torch_is_torchs(backend: str) -> None:
+    assert environment.product(backend, ())["version"] == f"torch {torch.__version__}"
+    assert environment.product("cpu:pytest", ())["version"] == environment.product("pytest", ())["version"] != "unknown"
 
 
 def test_a_report_that_cannot_be_written_is_known_before_the_run(

@@ -65,7 +65,11 @@ REFUSED = {
         TypeError,
         "an int, not Tensor",
     ),
-    "an op in the place of a count": (lambda comm: comm.allreduce(torch.ones(2), "max"), TypeError, "op, .* by name"),
+    "an op in the place of a count": (
+        lambda comm: comm.allreduce(torch.ones(2), "max"),
+        TypeError,
+        "op and root are given by name",
+    ),
     "nothing with a count": (lambda comm: comm.broadcast(None, 1, torch.int64), TypeError, "an int, not NoneType"),
     "a negative source": (lambda comm: comm.recv(torch.ones(2), -1), ValueError, "src is -1, .* None receives"),
     "a source that is no number": (lambda comm: comm.recv(torch.ones(2), 0.5), TypeError, "src of recv must be an int"),

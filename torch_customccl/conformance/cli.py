@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import torch
 import torch.distributed as dist
 from rich.console import Console
 
@@ -67,6 +68,10 @@ def count(text: str) -> int:
     return int(text)
 
 
+def _sizes(text: str) -> tuple[int, ...]:
+    return tuple(count(number) for number in text.split(",") if number)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m torch_customccl.conformance",
@@ -80,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--profile", default="", help=f"comma-separated: {', '.join(PROFILES)}")
     add("--case", dest="cases", action="append", default=[], metavar="ID", help="case id or pattern; may be repeated")
     add("--repeat", type=count, default=1, help="run everything so many times; a changing verdict is flaky")
-    add("--world-sizes", default="", metavar="N,N", help="only cases of these world sizes")
+    add("--world-sizes", type=_sizes, default=(), metavar="N,N", help="only cases of these world sizes")
     add("--list", action="store_true", help="print the chosen cases and stop")
     add("--explain", metavar="CLAUSE", help="print a clause and its cases and stop")
     add("--expected", type=Path, metavar="FILE", help="known findings (TOML or JSON)")
@@ -105,6 +110,8 @@ def _check_names(args: argparse.Namespace) -> None:
             there = False
         if not there:
             raise ValueError(f"there is no module {module!r} for {sys.executable} to import")
+    if args.device == "cuda" and torch.cuda.device_count() == 0:
+        raise ValueError("--device cuda: torch finds no CUDA device here")
     if args.pg_options and not args.pg_options.partition(":")[2]:
         raise ValueError(f"--pg-options {args.pg_options!r}: write MODULE:FUNCTION")
     names = [part.rpartition(":")[2] for part in (args.backend or "").split(",")]
@@ -118,8 +125,7 @@ def _request(args: argparse.Namespace) -> Request:
     for name in profiles:
         if name not in PROFILES:
             raise ValueError(f"no profile named {name!r}; there are {', '.join(PROFILES)}")
-    sizes = tuple(int(number) for number in args.world_sizes.split(",") if number)
-    selection = Selection(Tier(args.tier), tuple(args.cases), profiles, sizes, args.device)
+    selection = Selection(Tier(args.tier), tuple(args.cases), profiles, args.world_sizes, args.device)
     if args.official and (selection.filtered or args.expected or args.launcher or selection.tier is Tier.SMOKE):
         raise ValueError("--official allows no filter, expectations file or launcher, and no tier below standard")
     return Request(

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 _ENV_SHOWN = re.compile(r"^(GLOO_|NCCL_|UCX_|UCC_|CUSTOMCCL_|TORCH_|OMP_NUM_THREADS$|CUDA_VISIBLE_DEVICES$)")
+_OF_TORCH = {"gloo", "mpi", "nccl", "ucc"}
 _NOMINAL_PROBE_S = 0.3
 
 
@@ -54,8 +55,11 @@ def product(backend: str, imports: tuple[str, ...]) -> dict[str, Any]:
         if spec is not None and spec.origin and Path(spec.origin).is_file():
             row["sha256"] = hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest()
         modules.append(row)
-    builtin = {"gloo": f"torch {torch.__version__}", "nccl": f"torch {torch.__version__}"}
-    version = builtin.get(backend) or next((row["version"] for row in modules), _installed_version(backend))
+    names = [part.rpartition(":")[2].lower() for part in backend.split(",")]  # "cpu:gloo,cuda:nccl"
+    if set(names) <= _OF_TORCH:
+        version = f"torch {torch.__version__}"
+    else:
+        version = next((row["version"] for row in modules), _installed_version(names[0]))
     return {"backend": backend, "version": version, "modules": modules}
 
 
