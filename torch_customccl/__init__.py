@@ -57,6 +57,10 @@ def library() -> str:
     return str(Path(__file__).parent / "libcustomccl.so")
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
 def __getattr__(name: str) -> Any:
     if name == "Options":
         from torch_customccl._loader import load

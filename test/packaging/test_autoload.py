@@ -32,6 +32,22 @@ def test_a_process_that_imports_torch_loads_no_library(tmp_path):
     )
 
 
+def test_what_is_public_is_listed_without_being_loaded(tmp_path):
+    run_python(
+        f"""
+        import sys, torch_customccl, torch_customccl.launch
+        assert set(torch_customccl.__all__) <= set(dir(torch_customccl))
+        assert set(torch_customccl.launch.__all__) <= set(dir(torch_customccl.launch))
+        assert "torch" not in sys.modules
+        {NO_LIBRARY}
+        import pydoc
+        page = pydoc.plain(pydoc.render_doc(torch_customccl))
+        assert all(name + "(" in page for name in torch_customccl.__all__ if name[0].islower())
+        """,
+        tmp_path,
+    )
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_data_loader_workers_load_no_library(tmp_path, method):
     script = tmp_path / "loader.py"

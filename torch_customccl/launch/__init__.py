@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 __all__ = ["Coordinator", "LaunchInfo"]
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
 def __getattr__(name: str) -> Any:
     if name == "Coordinator":
         from torch_customccl.launch.coordinator import Coordinator
