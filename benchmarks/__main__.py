@@ -1,4 +1,4 @@
-"""The command line: `python -m benchmarks install | run | report | compare`."""
+"""The command line: `python -m benchmarks install | run | report | keep | compare`."""
 
 import argparse
 import signal
@@ -70,7 +70,7 @@ def _add_run(run: argparse.ArgumentParser) -> None:
 def plan_of(arguments: argparse.Namespace) -> Plan:
     """The preset with what the command line changes. ValueError for an unknown name."""
     make, usual_ranks = plan.PRESETS["full" if arguments.full else "big" if arguments.big else "quick"]
-    ranks = [int(word) for word in (arguments.ranks or usual_ranks).split(",")]
+    ranks = _numbers("--ranks", arguments.ranks or usual_ranks)
     made = make(ranks, [word.strip() for word in arguments.peers.split(";")])
     made.operations = _chosen(arguments.ops, made.operations, OPERATIONS)
     made.styles = _chosen(arguments.styles, made.styles, styles.STYLES)
@@ -78,7 +78,7 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
     made.workloads = _chosen(arguments.workloads, made.workloads, WORKLOADS)
     made.own_calls = _chosen(arguments.own, made.own_calls, plan.OWN_CALLS)
     if arguments.sizes:
-        made.sizes = made.c_sizes = made.c_coarse_sizes = [parse_size(word) for word in arguments.sizes.split(",")]
+        made.sizes = made.c_sizes = made.c_coarse_sizes = _numbers("--sizes", arguments.sizes)
     if arguments.seconds:
         made.limits = replace(made.limits, seconds=arguments.seconds)
     if arguments.rounds:
@@ -92,6 +92,16 @@ def parse_size(word: str) -> int:
     units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
     unit = word[-1:].upper()
     return int(word[:-1]) * units[unit] if unit in units else int(word)
+
+
+def _numbers(option: str, text: str) -> list[int]:
+    try:
+        numbers = [parse_size(word) for word in text.split(",")]
+    except ValueError:
+        numbers = [0]
+    if min(numbers) < 1:
+        raise ValueError(f"{option} {text!r}: numbers from 1 on are needed, separated by commas")
+    return numbers
 
 
 def _chosen(text: str | None, preset: list[str], known: Collection[str]) -> list[str]:
@@ -163,7 +173,7 @@ def _compare(chosen: argparse.Namespace, console: "Console") -> None:
     if Path(old).is_file() and Path(new).is_file():
         lines = compare.files(Path(old), Path(new), chosen.reference)
     else:
-        sizes = [parse_size(word) for word in chosen.sizes.split(",")]
+        sizes = _numbers("--sizes", chosen.sizes)
         sides = trees.built(old, console), trees.built(new, console)
         lines = compare.trees(*sides, chosen.ops.split(","), sizes, chosen.ranks, chosen.rounds, console)
     compare.show(lines, console)

@@ -69,6 +69,14 @@ def test_an_unknown_operation_is_named() -> None:
         command_line.plan_of(command_line.parser().parse_args(["run", "--ops", "all_reuce"]))
 
 
+@pytest.mark.parametrize(
+    "words", [("--ranks", "0"), ("--ranks", "two"), ("--sizes", "8,-8"), ("--sizes", "8,"), ("--sizes", "K")]
+)
+def test_numbers_that_are_none_are_told_by_their_option(words: tuple[str, str]) -> None:
+    with pytest.raises(ValueError, match=f"{words[0]} '{words[1]}': numbers from 1 on are needed"):
+        command_line.plan_of(command_line.parser().parse_args(["run", *words]))
+
+
 def test_who_is_short_warms_up_and_the_longest_says_how_many_are_timed() -> None:
     assert burst_for(1e-5, 1e-4, crowded=False) == Burst(1, 4)
     assert burst_for(1e-5, 1e-4, crowded=True) == Burst(4, 4)
