@@ -18,6 +18,7 @@
 #include "host/tensor_memory.h"
 #include "platform/background_thread.h"
 #include "platform/errno_text.h"
+#include "platform/inheritance.h"
 #include "platform/log.h"
 #include "platform/unix_socket.h"
 
@@ -35,7 +36,14 @@ struct Line {
   Fd fd;
   FileIdentity identity;
 
-  explicit Line(Fd opened) : fd(std::move(opened)), identity(fd) {}
+  explicit Line(Fd opened) : fd(std::move(opened)), identity(fd) { withhold_from_children(fd.get(), identity); }
+  Line(Line&&) = default;
+  Line& operator=(Line&&) = default;
+  ~Line() {
+    if (!fd) return;
+    end_withholding(fd.get());
+    if (!intact()) fd.release();
+  }
   bool intact() const { return identity.is_of(fd.get()); }
 };
 

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -34,6 +35,20 @@ struct Lent {
   std::array<Hole, 64> holes;  // what is withdrawn beyond that is lost to children, with what lies before the next hole
 };
 Lent lent;
+
+// What a child closes, under the same rules.
+struct Withheld {
+  std::atomic<int> fd{-1};
+  FileIdentity file;  // written while there is no descriptor
+};
+std::array<Withheld, 320> withheld;
+
+void close_withheld() {
+  for (Withheld& each : withheld) {
+    const int fd = each.fd.exchange(-1);
+    if (fd >= 0 && each.file.is_of(fd)) ::close(fd);
+  }
+}
 
 // Where the first hole at `from` or behind it begins, or `end`; where it ends in `after`. Holes may overlap.
 std::byte* next_hole(std::byte* from, std::byte* end, std::byte*& after) {
@@ -93,6 +108,23 @@ void add_hole(std::byte* begin, std::size_t bytes) {
 void remove_hole(const std::byte* begin) {
   for (Hole& hole : lent.holes) {
     if (hole.bytes != 0 && hole.begin == begin) hole.bytes = 0;
+  }
+}
+
+void withhold_from_children(int fd, const FileIdentity& file) {
+  static std::once_flag once;
+  std::call_once(once, [] { ::pthread_atfork(nullptr, nullptr, close_withheld); });
+  for (Withheld& each : withheld) {
+    if (each.fd >= 0) continue;
+    each.file = file;
+    each.fd = fd;
+    return;
+  }
+}
+
+void end_withholding(int fd) {
+  for (Withheld& each : withheld) {
+    if (each.fd == fd) each.fd = -1;
   }
 }
 

@@ -3,9 +3,10 @@
 #include <cstddef>
 
 #include "base/status.h"
+#include "platform/fd.h"
 #include "platform/memory_file.h"
 
-// What a forked child has of the shared memory of its parent.
+// What a forked child has of the shared memory of its parent, and of the sockets around it.
 
 namespace customccl {
 
@@ -21,5 +22,11 @@ void lend_to_children(const MemoryFile& file, std::byte* base, std::size_t bytes
 // at a time.
 void add_hole(std::byte* begin, std::size_t bytes);
 void remove_hole(const std::byte* begin);
+
+// A forked child closes the descriptor, while it is of that file: who waits at the other end for this process to end would wait for the
+// child, too. Of more than some hundreds children keep the last. One thread at a time.
+void withhold_from_children(int fd, const FileIdentity& file);
+// Before it is closed here.
+void end_withholding(int fd);
 
 }  // namespace customccl

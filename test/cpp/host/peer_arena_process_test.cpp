@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <functional>
 #include <sstream>
 #include <thread>
 
@@ -40,8 +41,8 @@ ArenaAddress from_words(const std::string& text) {
 // Forked owner of an arena that shows its address and waits until it is told to go.
 class Owner {
  public:
-  Owner()
-      : process_(1, [](const Rank& rank) {
+  explicit Owner(const std::function<void()>& before_it_is_found = [] {})
+      : process_(1, [=](const Rank& rank) {
           ArenaAddress address;
           ASSERT_TRUE(ArenaAddress::own(address).ok());
           HostArena* arena = nullptr;
@@ -49,6 +50,7 @@ class Owner {
           Block block;
           ASSERT_TRUE(arena->allocate(100, block).ok());
           std::strcpy(reinterpret_cast<char*>(block.data), "a word from the owner");
+          before_it_is_found();
           const auto board = rank.meeting("owner");
           ASSERT_TRUE(board->put("address", to_words(address)).ok());
           ASSERT_TRUE(board->put("offset", std::to_string(block.offset)).ok());
@@ -141,6 +143,25 @@ TEST(PeerArenaProcess, OutlivesStrangersWhoConnectAndSayNothingOrHalfAWord) {
   std::shared_ptr<PeerArena> peer;
   const Status status = attach(owner.address(), soon(), peer);
   EXPECT_TRUE(status.ok()) << status.message();
+}
+
+TEST(PeerArenaProcess, OfAProcessThatDiedIsNotAwaitedWhileAChildOfItLivesOn) {
+  int leash[2] = {-1, -1};
+  ASSERT_EQ(::pipe(leash), 0);
+  Fd held(leash[1]), leashed(leash[0]);
+  Owner owner([&] {
+    held = Fd();
+    if (::fork() != 0) return;
+    char nothing = 0;
+    while (::read(leashed.get(), &nothing, 1) < 0) {
+    }
+    ::_exit(0);
+  });
+  owner.kill();
+  EXPECT_NE(owner.wait(), 0);
+  std::shared_ptr<PeerArena> peer;
+  const Status status = attach(owner.address(), soon(), peer);
+  EXPECT_EQ(status.code, Code::kPeerDied) << status.message();
 }
 
 TEST(PeerArenaProcess, OfAProcessThatHasEndedIsNotTakenForOneElsewhere) {
