@@ -4,13 +4,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <cstring>
+#include <cstddef>
 #include <future>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "base/attempt.h"
 #include "host/host_arena.h"
@@ -26,7 +28,9 @@ namespace customccl {
 
 namespace {
 
-constexpr Nanos kPatience = std::chrono::seconds(1);  // a stranger that connects and says nothing is dropped after this
+constexpr Nanos kPatience = std::chrono::seconds(1);  // who has begun to speak and does not go on is dropped after this
+// So many are heard when they speak: the peers of the largest group. Of more, the first that came is dropped.
+constexpr std::size_t kMostSilent = 256;
 
 constexpr int kLimboTick = 20;    // ms between looks while memory waits in limbo
 constexpr int kBlindTick = 1000;  // the same while nobody can ring
@@ -56,18 +60,34 @@ struct Lines {
 
 std::atomic<const Line*> bell_rope{nullptr};  // of the running keeper, which never ends
 
-// One peer: check who it is, hear the secret, give it the descriptor. Anything odd: log and drop, the job goes on.
-void serve_peer(const HostArena& arena, const Fd& peer) {
-  const Deadline deadline(kPatience);
+// Who has come and said nothing yet. A peer may be stopped before it does, for as long as its group waits for it: nobody waits with it.
+struct Visitor {
+  Line line;
   PeerCredentials who;
-  Id128 secret{};
-  Status status = peer_credentials(peer, who);
-  if (status.ok() && who.uid != ::geteuid()) {
-    log(LogLevel::kWarning,
-        "refused a connection from uid " + std::to_string(who.uid) + " to the shared-memory socket");
-    return;
+};
+
+// What the keeper waits for: those who come, the bell, and behind them what each of `visitors` says.
+struct Watch {
+  std::vector<pollfd> waiting;
+  std::vector<Visitor> visitors;
+  bool refused = false;  // the last one that came was not let in
+
+  pollfd& door() { return waiting[0]; }
+  pollfd& bell() { return waiting[1]; }
+  pollfd& of(std::size_t visitor) { return waiting[2 + visitor]; }
+  Visitor take(std::size_t index) {
+    Visitor taken = std::move(visitors[index]);
+    waiting.erase(waiting.begin() + 2 + static_cast<std::ptrdiff_t>(index));
+    visitors.erase(visitors.begin() + static_cast<std::ptrdiff_t>(index));
+    return taken;
   }
-  if (status.ok()) status = recv_exact(peer, &secret, sizeof(secret), deadline);
+};
+
+// One peer: hear the secret, give it the descriptor. Anything odd: log and drop, the job goes on.
+void serve_peer(const HostArena& arena, const Fd& peer, const PeerCredentials& who) {
+  const Deadline deadline(kPatience);
+  Id128 secret{};
+  Status status = recv_exact(peer, &secret, sizeof(secret), deadline);
   if (status.ok() && secret != arena.secret()) {
     log(LogLevel::kWarning, "refused pid " + std::to_string(who.pid) + ": it does not know this job's secret");
     return;
@@ -81,12 +101,30 @@ void serve_peer(const HostArena& arena, const Fd& peer) {
   if (!status.ok()) log(LogLevel::kInfo, "a peer went away during the shared-memory handshake: " + status.message());
 }
 
-void accept_peer(const HostArena& arena, const Fd& listener) {
-  const Fd peer(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (peer) return serve_peer(arena, peer);
-  if (errno != EMFILE && errno != ENFILE && errno != ENOMEM) return;
+void let_in(Fd peer, Watch& watch) {
+  PeerCredentials who;
+  if (Status status = peer_credentials(peer, who); !status.ok()) return log(LogLevel::kInfo, status.message());
+  if (who.uid != ::geteuid()) {
+    log(LogLevel::kWarning,
+        "refused a connection from uid " + std::to_string(who.uid) + " to the shared-memory socket");
+    return;
+  }
+  if (watch.visitors.size() == kMostSilent) static_cast<void>(watch.take(0));
+  watch.waiting.push_back({peer.get(), POLLIN, 0});
+  watch.visitors.push_back({Line(std::move(peer)), who});
+}
+
+void accept_peer(const Fd& listener, Watch& watch) {
+  watch.waiting.reserve(2 + kMostSilent);
+  watch.visitors.reserve(kMostSilent);
+  Fd peer(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  const int error = peer ? 0 : errno;
+  const bool crowded = error == EMFILE || error == ENFILE || error == ENOMEM;
+  const bool told = std::exchange(watch.refused, crowded);
+  if (peer) return let_in(std::move(peer), watch);
+  if (!crowded) return;
   // The connection stays in the queue and poll() would return at once: wait until others may have closed something.
-  log(LogLevel::kError, std::string("cannot accept a peer: ") + std::strerror(errno));
+  if (!told) log(LogLevel::kError, "cannot accept a peer: " + errno_text(error));
   ::poll(nullptr, 0, kLimboTick);
 }
 
@@ -106,24 +144,38 @@ bool came(pollfd& each, const Line& line) {
   return each.fd >= 0 && (each.revents & POLLIN) != 0;
 }
 
-void look_round(const HostArena& arena, const Lines& lines, pollfd& visitors, pollfd& bell, int& patience) {
-  if (came(bell, lines.bell)) {
+// Whoever has spoken, or left, is served at once or not at all.
+void hear_visitors(const HostArena& arena, Watch& watch) {
+  for (std::size_t i = watch.visitors.size(); i-- != 0;) {
+    if (watch.of(i).revents == 0) continue;
+    const bool spoke = came(watch.of(i), watch.visitors[i].line);
+    const Visitor visitor = watch.take(i);
+    if (spoke) serve_peer(arena, visitor.line.fd, visitor.who);
+  }
+}
+
+void look_round(const HostArena& arena, const Lines& lines, Watch& watch, int& patience) {
+  if (pollfd& bell = watch.bell(); came(bell, lines.bell)) {
     std::array<std::byte, 64> rung{};
     if (::recv(bell.fd, rung.data(), rung.size(), MSG_DONTWAIT) <= 0 && errno != EAGAIN) bell.fd = -1;
   }
-  if (came(visitors, lines.visitors)) accept_peer(arena, lines.visitors.fd);
+  hear_visitors(arena, watch);
+  if (came(watch.door(), lines.visitors)) accept_peer(lines.visitors.fd, watch);
   patience = look_after_memory();
-  if (bell.fd < 0 && patience < 0) patience = kBlindTick;
+  if (watch.bell().fd < 0 && patience < 0) patience = kBlindTick;
 }
 
 // For ever: peers would take the end of this thread for the end of its process. What is refused now may be had later.
 void keep(const HostArena& arena, const Lines& lines) {
-  pollfd waiting[2] = {{lines.visitors.fd.get(), POLLIN, 0}, {lines.bell.fd.get(), POLLIN, 0}};
+  Watch watch;
+  watch.waiting = {{lines.visitors.fd.get(), POLLIN, 0}, {lines.bell.fd.get(), POLLIN, 0}};
   int patience = -1;
   for (;;) {
-    const bool sound = ::poll(waiting, 2, patience) >= 0;
-    if (!sound) waiting[0].revents = waiting[1].revents = 0;
-    const bool done = attempt([&] { look_round(arena, lines, waiting[0], waiting[1], patience); });
+    const bool sound = ::poll(watch.waiting.data(), watch.waiting.size(), patience) >= 0;
+    if (!sound && errno == EINVAL && !watch.visitors.empty())
+      static_cast<void>(watch.take(0));  // beyond a limit that is lower now
+    if (!sound) std::ranges::for_each(watch.waiting, [](pollfd& each) { each.revents = 0; });
+    const bool done = attempt([&] { look_round(arena, lines, watch, patience); });
     if (!sound || !done) ::poll(nullptr, 0, kLimboTick);
   }
 }

@@ -3,10 +3,13 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -90,6 +93,31 @@ int check_socket() {
   const auto arrived = ::recv(ends[0], found.data(), found.size(), MSG_DONTWAIT);
   if (arrived != static_cast<ssize_t>(letter.size())) return 23;
   return ::recv(ends[1], found.data(), found.size(), MSG_DONTWAIT) < 0 && errno == EAGAIN ? 0 : 24;
+}
+
+// What stderr has heard after a peer could not be let in again and again.
+int check_words() {
+  const std::string address = address_of_keeper();
+  int words[2] = {-1, -1};
+  if (::pipe2(words, O_NONBLOCK) != 0 || ::dup2(words[1], STDERR_FILENO) < 0) return 30;
+  const Fd visitor(::socket(AF_UNIX, SOCK_STREAM, 0));
+  const auto taken = static_cast<rlim_t>(visitor.get()) + 1;
+  const rlimit limit{taken, taken};
+  if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) return 31;
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  std::copy(address.begin(), address.end(), name.sun_path + 1);
+  const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + address.size());
+  if (::connect(visitor.get(), reinterpret_cast<const sockaddr*>(&name), bytes) != 0) return 32;
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // so long it tries, every 20 ms
+  std::array<char, 4096> heard{};
+  const auto length = ::read(words[0], heard.data(), heard.size());
+  return length <= 0 ? 33 : static_cast<int>(std::count(heard.begin(), heard.begin() + length, '\n'));
+}
+
+TEST(KeeperProcess, SaysOnceThatItCanLetNobodyIn) {
+  Child child(check_words);
+  EXPECT_EQ(child.wait(), 1);
 }
 
 TEST(KeeperProcess, LeavesAFileAloneThatGotItsNumbers) {

@@ -145,6 +145,19 @@ TEST(PeerArenaProcess, OutlivesStrangersWhoConnectAndSayNothingOrHalfAWord) {
   EXPECT_TRUE(status.ok()) << status.message();
 }
 
+TEST(PeerArenaProcess, IsGivenToWhoWasStoppedBetweenItsComingAndItsFirstWord) {
+  Owner owner;
+  const ArenaAddress address = owner.address();
+  Fd late;
+  ASSERT_TRUE(connect_abstract(keeper_address(address.id), soon(), late).ok());
+  std::shared_ptr<PeerArena> peer;
+  ASSERT_TRUE(attach(address, soon(), peer).ok());  // nobody waits with it
+  ASSERT_TRUE(send_exact(late, &address.secret, sizeof(address.secret), soon()).ok());
+  Fd memory;
+  const Status status = recv_descriptor(late, soon(), memory);
+  EXPECT_TRUE(status.ok()) << status.message();
+}
+
 TEST(PeerArenaProcess, OfAProcessThatDiedIsNotAwaitedWhileAChildOfItLivesOn) {
   int leash[2] = {-1, -1};
   ASSERT_EQ(::pipe(leash), 0);
