@@ -225,22 +225,28 @@ Status MeetingDirectory::get_other(const std::string& key, const std::string& se
 }
 
 Status MeetingDirectory::told() const {
-  std::string text = notice_ ? read_whole(notice_) : "";
+  const auto noticed = [this] { return notice_ ? read_whole(notice_) : std::string(); };
+  std::string text = noticed();
   if (text.empty()) text = text_of_link(kGaveUp);
-  const std::string head = "another rank gave up: ";
-  if (!text.empty()) return {Code::kAborted, head + text.substr(text.find(' ') + 1), number_in(text)};
   struct stat facts{};
   const bool removed = directory_ && ::fstat(directory_.get(), &facts) == 0 && facts.st_nlink == 0;
+  if (text.empty() && removed) text = noticed();  // written before
+  const std::string head = "another rank gave up: ";
+  if (!text.empty()) return {Code::kAborted, head + text.substr(text.find(' ') + 1), number_in(text)};
   return removed ? Status(Code::kAborted, head + "the directory was removed") : Status();
 }
 
-// Nothing is to be done if it cannot be written: the others reach their deadlines.
+// Nothing is to be done if it cannot be written: the others reach their deadlines. What a rank without a descriptor has said is put where
+// all who wait can read it when the directory is gone.
 void MeetingDirectory::tell(const Status& why) const {
   constexpr std::size_t kMost = 1000;  // XFS has room for 1023 in a link
-  if (!told().ok()) return;
-  const std::string text = std::to_string(why.culprit) + " " + why.message();
-  if (notice_) static_cast<void>(write_whole(notice_, text));
-  link(kGaveUp, std::string(first_bytes(text, kMost)));
+  std::string text = text_of_link(kGaveUp);
+  if (text.empty()) {
+    if (!told().ok()) return;
+    text = std::to_string(why.culprit) + " " + why.message();
+    link(kGaveUp, std::string(first_bytes(text, kMost)));
+  }
+  if (notice_ && read_whole(notice_).empty()) static_cast<void>(write_whole(notice_, text));
 }
 
 bool MeetingDirectory::link(const std::string& name, const std::string& text) const {
@@ -275,8 +281,10 @@ void MeetingDirectory::leave(const Status& status) {
     return;
   }
   if (!directory_ && !is_ours(path_)) return;
+  const bool first = told().ok();
   tell(status);
   if (!notice_) mark();
+  if (!notice_ && first) return;  // those who wait read of it here: they remove it
   if (const int size = size_to_remove(status); size > 0) remove_meeting(directory_, path_, size);
 }
 

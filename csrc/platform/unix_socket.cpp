@@ -80,6 +80,13 @@ union DescriptorMessage {
   char bytes[CMSG_SPACE(sizeof(int))];
 };
 
+// For which the kernel drops one that comes.
+Status no_number_left(const Fd& any) {
+  const Fd another(::fcntl(any.get(), F_DUPFD_CLOEXEC, 0));
+  if (another || (errno != EMFILE && errno != ENFILE)) return {};
+  return system_error("Could not receive a descriptor", errno, "Raise the limit of open files (ulimit -n).");
+}
+
 // Takes every descriptor that came, so that none leaks: the alignment of control messages leaves room for two.
 Status take_descriptor(const msghdr& message, Fd& out) {
   int count = 0;
@@ -240,7 +247,10 @@ Status recv_descriptor(const Fd& socket, const Deadline& deadline, Fd& out) {
     if (got == 0) return peer_closed("receive a descriptor");
     if (got == 1) {
       Fd taken;
-      if (Status status = take_descriptor(message, taken); !status.ok()) return status;
+      if (Status status = take_descriptor(message, taken); !status.ok()) {
+        Status crowded = no_number_left(socket);
+        return crowded.ok() ? std::move(status) : std::move(crowded);
+      }
       if (mark != kDescriptorMark) return {Code::kMismatch, "A descriptor came with an unknown mark; it was closed."};
       out = std::move(taken);
       return {};

@@ -44,6 +44,45 @@ def test_a_limit_of_this_process_is_an_error_that_the_other_hears_and_leaves_not
     )
 
 
+def test_those_who_wait_hear_of_a_lack_of_descriptors(meeting):
+    for rank in (0, 1):
+        meeting.start(LATE.format(words="Too many open files", culprit=2), rank, 3)
+    for rank in (0, 1):
+        meeting.wait_for(f"customccl-*/rank-{rank}")
+    meeting.start(
+        """
+        import resource
+        abi.library.customccl_mem_alloc(ctypes.byref(ctypes.c_void_p()), 1)  # the descriptors of the memory
+        free = 1 + max(map(int, os.listdir("/proc/self/fd")))  # listing them took one
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free - 1, free - 1))
+        assert Comm(token, rank, size).code == SYSTEM and "Too many open files" in last_error(), last_error()
+        assert abi.library.customccl_last_error_rank() == rank
+        """,
+        2,
+        3,
+    )
+    meeting.join()
+
+
+def test_a_rank_with_too_little_address_space_is_named_and_not_the_one_that_it_cannot_map(meeting):
+    failing = """
+        import resource
+        used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + (24 << 30), used + (24 << 30)))  # for its own 16 GiB
+        comm = Comm(token, rank, size)
+        assert comm.code == SYSTEM and "to global rank 0: Cannot map" in last_error(), last_error()
+        assert abi.library.customccl_last_error_rank() == rank
+    """
+    healthy = """
+        comm = Comm(token, rank, size)
+        assert comm.code in (SYSTEM, ABORTED) and "Cannot map" in last_error(), last_error()
+        assert abi.library.customccl_last_error_rank() == 1
+    """
+    for rank, program in enumerate([healthy, failing, healthy]):
+        meeting.start(program, rank, 3)
+    meeting.join()
+
+
 def test_who_comes_after_a_rank_has_failed_hears_why(meeting):
     meeting.start(FAILING, 1, 3).wait(timeout=60)
     for rank in (2, 0):

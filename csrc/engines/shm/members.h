@@ -133,6 +133,7 @@ class Members {
   void tell_whether_memory_is_read();
   void expect_withdrawal(const Deadline& patience);
   bool left(int member) const;
+  Status refused_here(const std::string& when, const Status& why) const;
   Status look_up(int member, Bootstrap& bootstrap, const Deadline& deadline, std::string& text) const;
   Status learn(int member, const std::string& text, const Deadline& deadline);
   // Both, of a peer. One that gave up and has ended since may have said why in between; of one that was gone before this process

@@ -53,7 +53,7 @@ Status Members::meet(const GroupSpec& spec, Bootstrap& bootstrap, const Deadline
   if (!prepared.ok()) own = "no shared memory: " + prepared.message();  // the others shall not wait for a record
   Status told = bootstrap.put(key_of_rank(spec.rank), own);
   if (!prepared.ok()) return {Code::kUnreachable, prepared.message(), members->global_rank(spec.rank)};
-  if (!told.ok()) return told;
+  if (!told.ok()) return told.code == Code::kSystem ? members->refused_here("", told) : told;
   for (int member = 0; member < spec.size; ++member) {
     // A store is asked as little as possible: each question takes it a tenth of what the whole meeting takes.
     Status status =
@@ -120,10 +120,17 @@ Status Members::prepare(std::string& text) {
   return {};
 }
 
+// What the system refuses, it refuses to this process, whoever that was looking for.
+Status Members::refused_here(const std::string& when, const Status& why) const {
+  return {why.code, when + why.message(), global_rank(spec_.rank)};
+}
+
 Status Members::look_up(int member, Bootstrap& bootstrap, const Deadline& deadline, std::string& text) const {
   Status status = bootstrap.get(key_of_rank(member), deadline, text);
   if (status.ok()) return status;
-  return {status.code, "global rank " + std::to_string(global_rank(member)) + " did not join: " + status.message(),
+  const std::string who = "global rank " + std::to_string(global_rank(member));
+  if (status.code == Code::kSystem) return refused_here("looking for " + who + ": ", status);
+  return {status.code, who + " did not join: " + status.message(),
           status.culprit >= 0 ? status.culprit : global_rank(member)};
 }
 
@@ -162,6 +169,7 @@ Status Members::learn(int member, const std::string& text, const Deadline& deadl
       status = {Code::kMismatch, "it makes a group of " + std::to_string(record.size) + " ranks, rank " +
                                      std::to_string(global_rank(spec_.rank)) + " one of " + std::to_string(spec_.size)};
     }
+    if (status.code == Code::kSystem) return refused_here("on the way to " + who + ": ", status);
   }
   if (status.ok()) {
     auto* block = arenas_[index]->at(record.block_offset, ControlBlock::bytes_for(spec_.size));

@@ -3,7 +3,9 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstring>
@@ -200,6 +202,23 @@ TEST(UnixSocket, AnythingButOneDescriptorIsRefusedAndNothingLeaks) {
   expect(recv_descriptor(pair.right, guard(), descriptor), Code::kMismatch, "unknown mark");
   EXPECT_FALSE(descriptor);
   EXPECT_EQ(open_descriptors(), before);
+}
+
+TEST(UnixSocket, ADescriptorForWhichThisProcessHasNoNumberIsAnErrorOfThisProcess) {
+  Child child([] {
+    const Pair pair = connected();
+    const MemoryFile file = new_page();
+    if (!send_descriptor(pair.left, file.fd, guard()).ok()) return 1;
+    const Fd next(::dup(file.fd.get()));
+    const auto taken = static_cast<rlim_t>(next.get()) + 1;
+    const rlimit limit{taken, taken};
+    if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) return 2;
+    Fd descriptor;
+    const Status status = recv_descriptor(pair.right, guard(), descriptor);
+    if (status.code != Code::kSystem) return 3;
+    return status.message().find("ulimit -n") != std::string::npos ? 0 : 4;
+  });
+  EXPECT_EQ(child.wait(), 0);
 }
 
 TEST(UnixSocket, SignalsDoNotDisturbAWait) {
