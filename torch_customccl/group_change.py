@@ -158,7 +158,7 @@ class Change:
             try:
                 backend = self._meet_at(digest, max(left, SHORTEST))
             except Exception:
-                if digest == _digest(self._nonces()):
+                if digest == _digest(self._nonces()) or time.monotonic() > self._deadline:
                     raise
                 continue  # one has given up meanwhile, and may come again
             with self._lock:

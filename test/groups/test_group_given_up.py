@@ -112,6 +112,32 @@ def test_who_gives_up_in_a_meeting_is_not_waited_for(ranks, comes):
     assert ranks(2).run(body, comes) == [(2, 3.0), (2, 3.0)]
 
 
+def test_who_has_not_come_to_the_meeting_is_named_also_when_another_has_given_up_waiting_for_it(ranks):
+    """Rank 2 is there and does not go to the meeting, and the limit of rank 0 passes before that of rank 1."""
+
+    def body(rank, size):
+        with group(rank, size, "one does not come") as made:
+            at, original = made.own_store, group_change.meet
+
+            def stays_away(*args, **kwargs):
+                wait_for(at, "both have failed")
+                raise RuntimeError("it did not come")
+
+            if rank == 2:
+                group_change.meet = stays_away
+            try:
+                changing = made.prepare(["0", "1", "2"], timeout=LIMIT / (10 if rank == 1 else 20))
+                raised = error_of(changing.wait)
+                at.set("both have failed", "") if rank == 1 else None
+                made.barrier()
+                return raised.text
+            finally:
+                group_change.meet = original
+
+    texts = ranks(3).run(body)
+    assert all("global rank 2 did not join" in text for text in texts[:2]), texts
+
+
 def test_ctrl_c_while_one_gives_up_leaves_no_meeting_behind(ranks):
     """Rank 0 waits for rank 1 at the meeting, which it may do for an hour, when drop() is interrupted."""
 
