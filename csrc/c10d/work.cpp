@@ -26,9 +26,11 @@ c10::IValue result_value(Code code) {
   return {static_cast<std::int64_t>(result)};
 }
 
-c10::SmallVector<at::Tensor, 2> together(at::TensorList inputs, at::TensorList outputs) {
-  c10::SmallVector<at::Tensor, 2> all(inputs.begin(), inputs.end());
-  if (outputs.data() != inputs.data()) all.append(outputs.begin(), outputs.end());
+c10::SmallVector<c10::Storage, 2> memory_of(at::TensorList inputs, at::TensorList outputs) {
+  c10::SmallVector<c10::Storage, 2> all;
+  for (const at::Tensor& each : inputs) all.push_back(each.storage());
+  if (outputs.data() == inputs.data()) return all;
+  for (const at::Tensor& each : outputs) all.push_back(each.storage());
   return all;
 }
 
@@ -36,7 +38,7 @@ c10::SmallVector<at::Tensor, 2> together(at::TensorList inputs, at::TensorList o
 
 TensorTask::TensorTask(PreparedCall&& prepared, Nanos limit, at::TensorList inputs, at::TensorList outputs,
                        Clock::time_point begun)
-    : Task(prepared.call(), limit), kept_(together(inputs, outputs)), prepared_(std::move(prepared)), begun_(begun) {
+    : Task(prepared.call(), limit), kept_(memory_of(inputs, outputs)), prepared_(std::move(prepared)), begun_(begun) {
   prepared_.attach(call());
 }
 

@@ -15,7 +15,8 @@
 
 namespace customccl::torch_shim {
 
-// One asynchronous call: keeps its tensors alive until it is done.
+// One asynchronous call: keeps the memory of its tensors alive until it is done, also of those that are given other memory meanwhile
+// (`x.data = y`, as Module.to() does it).
 class TensorTask final : public Task {
  public:
   TensorTask(PreparedCall&& prepared, Nanos limit, at::TensorList inputs, at::TensorList outputs,
@@ -28,7 +29,7 @@ class TensorTask final : public Task {
   void completed() override;
 
  private:
-  c10::SmallVector<at::Tensor, 2> kept_;
+  c10::SmallVector<c10::Storage, 2> kept_;
   PreparedCall prepared_;  // after what may fail for want of memory: whoever gave it still has it then
   Clock::time_point begun_;
   std::mutex mutex_;

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from datetime import timedelta
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from harness.guarded import assert_same_bits
@@ -224,6 +226,30 @@ def test_the_work_keeps_its_tensors_alive(ranks):
         for turn, work in enumerate(works):
             work.wait()
             assert bool((work.get_future().value()[0] == size * turn).all()), f"work {turn}"
+
+    ranks(2).run(body)
+
+
+def test_the_memory_stays_when_its_tensor_is_given_other_memory(ranks):
+    """`x.data = y`, as Module.to() does it, gives x's memory back; here it is numpy's, which tells if it lives."""
+
+    def body(rank, size):
+        array = np.full(COUNTS[1], rank + 1.0, dtype=np.float32)
+        memory = weakref.ref(array)
+        value = torch.from_numpy(array)
+        del array
+        if rank == 0:
+            work = dist.all_reduce(value, async_op=True)
+            value.data = torch.full((4,), 7.0)
+            assert memory() is not None
+            dist.send(torch.ones(1), dst=1)
+            work.wait()
+            assert bool((memory() == 3).all())
+            assert value.tolist() == [7, 7, 7, 7]
+        else:
+            dist.recv(torch.empty(1), src=0)
+            dist.all_reduce(value)
+            assert bool((value == 3).all())
 
     ranks(2).run(body)
 
