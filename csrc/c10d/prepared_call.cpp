@@ -30,7 +30,11 @@ std::byte* first_element(const at::Tensor& tensor, std::size_t element, bool out
     check_memory(tensor);
     return nullptr;
   }
-  return static_cast<std::byte*>(data) + static_cast<std::size_t>(tensor.storage_offset()) * element;
+  const std::size_t begin = static_cast<std::size_t>(tensor.storage_offset()) * element;
+  std::size_t bytes = 0;
+  const bool too_many = __builtin_mul_overflow(static_cast<std::size_t>(tensor.numel()), element, &bytes);
+  if (C10_UNLIKELY(too_many || begin + bytes > storage.nbytes())) check_memory(tensor);
+  return static_cast<std::byte*>(data) + begin;
 }
 
 bool same_elements(const View& a, const View& b, std::size_t element) {
@@ -112,6 +116,7 @@ View PreparedCall::view_of(const at::Tensor& tensor, bool output) {
   take_dtype(dtype);
   const Layout* layout = nullptr;
   if (C10_UNLIKELY(!tensor.is_contiguous())) {
+    check_memory(tensor);
     if (output) check_overlap(tensor);
     layout = layout_of(tensor);
   }

@@ -1,5 +1,6 @@
 #include "c10d/tensor_checks.h"
 
+#include <ATen/EmptyTensor.h>
 #include <ATen/MemoryOverlap.h>
 
 #include <algorithm>
@@ -16,6 +17,12 @@ namespace customccl::torch_shim {
   const bool there = tensor.has_storage() && tensor.storage().data() != nullptr;
   TORCH_CHECK_VALUE(there || tensor.numel() == 0, "customccl got a tensor of ", tensor.numel(), " elements (sizes ",
                     tensor.sizes(), ") without memory: a fake one, or one whose storage was freed");
+  if (tensor.numel() == 0) return;
+  const std::size_t needed =
+      at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(), tensor.itemsize(), tensor.storage_offset());
+  TORCH_CHECK_VALUE(needed <= tensor.storage().nbytes(), "customccl got a tensor of ", tensor.numel(),
+                    " elements (sizes ", tensor.sizes(), ") that needs a storage of ", needed, " bytes and has one of ",
+                    tensor.storage().nbytes(), ": it was made smaller, or resize_() of the tensor failed");
 }
 
 // torch tells what is plain; else, where every stride steps over all that the smaller ones reach, none

@@ -8,7 +8,8 @@
 
 namespace customccl::torch_shim {
 
-// ValueError for a tensor with elements and no memory: a fake one, or one whose storage was freed.
+// ValueError for a tensor with elements and no memory, as a fake one or one whose storage was freed, or with less than they take:
+// torch makes storages smaller below their tensors, and a resize_() that fails leaves the new sizes.
 void check_memory(const at::Tensor& tensor);
 
 // Whether two of its elements share memory, as in an expanded tensor.

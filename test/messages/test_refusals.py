@@ -45,6 +45,16 @@ def test_a_tensor_without_memory_is_refused(alone):
     assert alone.recv_message(0).shape == (0,)
 
 
+def test_a_tensor_with_less_memory_than_its_elements_take_is_refused(alone):
+    cut = torch.ones(4)
+    cut.untyped_storage().resize_(12)
+    with pytest.raises(ValueError, match=r"customccl.*needs a storage of 16 bytes and has one of 12"):
+        alone.send_message(cut, 0)
+    alone.send_message(torch.ones(4), 0)
+    with pytest.raises(ValueError, match=r"customccl.*needs a storage of 16 bytes and has one of 12"):
+        alone.recv_message(0, into=cut)
+
+
 class Changing:
     """Changes what holds it while it is pickled."""
 

@@ -73,6 +73,27 @@ def test_a_tensor_without_memory_is_refused_and_one_without_elements_is_not(rank
     ranks(2).run(body)
 
 
+def test_a_tensor_with_less_memory_than_its_elements_take_is_refused(ranks):
+    """torch makes storages smaller below their tensors; a resize_() that fails leaves such a tensor, too."""
+
+    def body(rank, size):
+        cut, strided = torch.ones(10)[2:], torch.ones(16)[1::2]
+        cut.untyped_storage().resize_(36)
+        strided.untyped_storage().resize_(56)
+        for tensor in (cut, strided):
+            for call in (dist.all_reduce, lambda given: dist.send(given, dst=1 - rank)):
+                with pytest.raises(ValueError, match=r"8 elements .* needs a storage of \d+ bytes and has one of"):
+                    call(tensor)
+        fits = torch.ones(10)[2:]
+        fits.untyped_storage().resize_(40)
+        dist.all_reduce(fits)
+        assert fits.tolist() == [2] * 8
+        dist.all_reduce(cut[:7])
+        assert cut[:7].tolist() == [2] * 7
+
+    ranks(2).run(body)
+
+
 @pytest.mark.parametrize("late", [0, 1], ids=["sender late", "receiver late"])
 @pytest.mark.parametrize("count", [3, 1_000_000])
 def test_what_a_receive_gets_is_its_result_and_a_send_has_none(ranks, count, late):
