@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 PAGE = Path("docs/performance.md")
-WORKLOADS = ("ddp_step", "ddp_step_shared", "fsdp2_step", "fsdp2_step_shared", "token_loop", "new_group")
+WORKLOADS = ("ddp_step", "ddp_step_staged", "fsdp2_step", "fsdp2_step_shared", "token_loop", "new_group")
 
 
 def parser() -> argparse.ArgumentParser:

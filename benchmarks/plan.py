@@ -18,7 +18,6 @@ OWN_CALLS = ("message", "group_ready", "commit", "communicator")
 C_STYLE = "c"
 C_SIZES = (8, 4 * KIB, 64 * KIB, MIB, 16 * MIB, 64 * MIB)
 DDP_WIDTH, DDP_LAYERS = 2048, 6  # the net of the step of DistributedDataParallel
-DDP_BYTES = 4 * DDP_LAYERS * DDP_WIDTH * (DDP_WIDTH + 1)  # of its gradients
 
 
 @dataclass(frozen=True)
@@ -154,7 +153,7 @@ def quick(ranks: list[int], peers: list[str]) -> Plan:
         sizes=list(QUICK_SIZES),
         styles=["dist", "direct", "async", "functional"],
         dtypes=["float32"],
-        workloads=["ddp_step", "ddp_step_shared", "new_group"],
+        workloads=["ddp_step", "ddp_step_staged", "new_group"],
         own_calls=list(OWN_CALLS),
         message_sizes=[32 * KIB, 512 * KIB],
         most_seconds=180.0,
@@ -175,7 +174,7 @@ def full(ranks: list[int], peers: list[str]) -> Plan:
         sizes=list(FULL_SIZES),
         styles=["dist", "direct", "async", "functional"],
         dtypes=["float32", "bfloat16", "float16"],
-        workloads=["ddp_step", "ddp_step_shared", "fsdp2_step", "fsdp2_step_shared", "token_loop", "new_group"],
+        workloads=["ddp_step", "ddp_step_staged", "fsdp2_step", "fsdp2_step_shared", "token_loop", "new_group"],
         own_calls=list(OWN_CALLS),
         message_sizes=[4 * KIB, 32 * KIB, 512 * KIB, 8 * MIB],
         most_seconds=290.0,

@@ -22,7 +22,7 @@ def bind(name: str, group: Any) -> Step:
 
 def communicates_by_all_reduce(name: str) -> bool:
     """And by nothing else, so that it can run over a relay."""
-    return name in ("ddp_step", "ddp_step_shared", "token_loop")
+    return name in ("ddp_step", "ddp_step_staged", "token_loop")
 
 
 def names() -> list[str]:
@@ -54,9 +54,9 @@ def ddp_step(group: Any) -> Step:
     return _train(parallel, torch.randn(16, DDP_WIDTH))
 
 
-def ddp_step_shared(group: Any) -> Step:
-    """The same with buckets that the backend allocates, if it does: torch asks it with DDP_DISABLE_COMM_MEM=0."""
-    with mock.patch.dict(os.environ, DDP_DISABLE_COMM_MEM="0"):
+def ddp_step_staged(group: Any) -> Step:
+    """The same with buckets of torch's own also where the backend would allocate them."""
+    with mock.patch.dict(os.environ, DDP_DISABLE_COMM_MEM="1"):
         step = ddp_step(group)
         for _ in range(2):
             step()  # the second makes the buckets anew, in the order of the gradients
@@ -117,7 +117,7 @@ def new_group(group: Any) -> Step:
 
 _STEPS: dict[str, Callable[[Any], Step]] = {
     "ddp_step": ddp_step,
-    "ddp_step_shared": ddp_step_shared,
+    "ddp_step_staged": ddp_step_staged,
     "fsdp2_step": fsdp2_step,
     "fsdp2_step_shared": partial(fsdp2_step, shared=True),
     "token_loop": token_loop,

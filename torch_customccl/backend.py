@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from torch_customccl import _ddp_buckets
 from torch_customccl._fallback import over_gloo
 from torch_customccl._loader import shim
 from torch_customccl.group_arguments import checked_store, checked_timeout
@@ -78,6 +79,7 @@ def meet(
     except dist.DistNetworkError as error:  # raised on every rank of the group, or on none
         return over_gloo(keys.part, rank, timeout, name, world, str(error))
     _clean_up(keys.part, rank)
+    _ddp_buckets.offer()
     return backend
 
 

@@ -150,11 +150,6 @@ TARGETS = (
     Target("group changes its members: commit", "1 ms", targets.at_most(1 * MS, style=OWN, operation="commit")),
     Target("`Communicator.allreduce` 8 B", "C call + 1 us", targets.over_c(1 * US, 8)),
     Target("DDP step: communication", "5x below gloo", targets.communication(5, "ddp_step")),
-    Target(
-        "DDP step, buckets in shared memory: communication",
-        "5x below gloo",
-        targets.communication(5, "ddp_step_shared", staged=False),
-    ),
     Target("DDP step: total", "never slower than gloo", targets.faster(1, "gloo", style=STEP, operation="ddp_step")),
 )
 

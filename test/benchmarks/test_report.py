@@ -182,16 +182,6 @@ def test_a_noisy_message_is_judged_where_noise_cannot_change_the_answer(took: fl
     assert judged == verdict, told
 
 
-@pytest.mark.parametrize("rate, verdict", [(100, "**missed**"), (300, "out of reach"), (600, "**missed**")])
-def test_a_training_step_is_bound_by_handing_its_gradients_over(rate: int, verdict: str) -> None:
-    step = cell("ddp_step", 0, {OURS: peer(150e3), "gloo": peer(200e3), FLOOR: peer(100e3)}, style="step")
-    run = made_up([step])
-    tensor = {"bytes": 1 << 20, "in_ns": rate << 10, "out_ns": 0, "pull_ns": 0}
-    run.values["before"] = {**run.values["before"], "handover": [tensor]}
-    rows = {what: rest for what, _, *rest in aims.rows(run)}
-    assert rows["DDP step: communication"][-1] == verdict
-
-
 def test_the_c_level_is_bound_by_what_handing_over_a_tensor_of_its_size_takes() -> None:
     run = made_up([cell("all_reduce", 16 << 20, {OURS: peer(2e3), "MPICH": peer(3e3)}, style="c")])
     tensors = [(1 << 20, 20_000), (16 << 20, 900_000), (64 << 20, 9_000_000)]

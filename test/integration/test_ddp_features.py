@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import copy
+import os
+from unittest import mock
 
 import pytest
 import torch
 import torch.distributed as dist
 import torch.utils.checkpoint
+from harness import worker
+from harness.rank import init_group
+from harness.settings import GROUP_TIMEOUT_S
 from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
@@ -195,27 +200,46 @@ def test_synchronised_batch_norm_is_refused_by_torch_on_cpus(ranks):
     ranks(2).run(body)
 
 
+def shared_bytes() -> int:
+    """Of tensors in this process's shared memory, and what else lies there."""
+    stats = dist.group.WORLD._get_backend(torch.device("cpu")).memory_stats()
+    return stats["arena_bytes_in_use"] - stats["arena_bytes_waiting"]
+
+
+def trained(rank: int, view: bool, share: bool) -> nn.Module:
+    """Parameters of 640 KiB, by a module whose buckets lie in shared memory or do not."""
+    torch.manual_seed(7)
+    before = shared_bytes()
+    net = nn.Sequential(nn.Linear(12, 400), nn.Tanh(), nn.Linear(400, 400), nn.Tanh(), nn.Linear(400, 8))
+    parallel = DistributedDataParallel(net, gradient_as_bucket_view=view)
+    train(parallel, 4, rank)
+    assert (shared_bytes() - before > 640 * 1024) == share
+    return net
+
+
 @pytest.mark.parametrize("view", [False, True])
-def test_buckets_in_shared_memory(ranks, monkeypatch, view):
+def test_buckets_lie_in_shared_memory_unless_told_otherwise(ranks, view):
     """The same bits as with buckets anywhere; float32 of 640 KiB, so the ranks do write into each other's buckets."""
 
     def body(rank, size):
-        def in_use() -> int:
-            stats = dist.group.WORLD._get_backend(torch.device("cpu")).memory_stats()
-            return stats["arena_bytes_in_use"] - stats["arena_bytes_waiting"]
-
-        def trained(share: bool) -> nn.Module:
-            monkeypatch.setenv("DDP_DISABLE_COMM_MEM", "0" if share else "1")
-            torch.manual_seed(7)
-            net = nn.Sequential(nn.Linear(12, 400), nn.Tanh(), nn.Linear(400, 400), nn.Tanh(), nn.Linear(400, 8))
-            parallel = DistributedDataParallel(net, gradient_as_bucket_view=view)
-            train(parallel, 4, rank)
-            if share:
-                assert in_use() > before + 640 * 1024
-            return net
-
-        before = in_use()
-        for one, other in zip(trained(True).parameters(), trained(False).parameters(), strict=True):
+        assert os.environ["DDP_DISABLE_COMM_MEM"] == "0"  # of itself, where no accelerator is
+        here = trained(rank, view, True)
+        with mock.patch.dict(os.environ, DDP_DISABLE_COMM_MEM="1"):
+            elsewhere = trained(rank, view, False)
+        for one, other in zip(here.parameters(), elsewhere.parameters(), strict=True):
             assert torch.equal(one, other)
 
     ranks(3).run(body)
+
+
+def test_buckets_for_which_there_is_no_room_lie_in_ordinary_memory(ranks):
+    def body(rank, size):
+        os.environ["CUSTOMCCL_ARENA_BYTES"] = "16M"
+        init_group(rank, size, worker.seat.store(), GROUP_TIMEOUT_S)
+        torch.manual_seed(7)
+        net = DistributedDataParallel(nn.Linear(2048, 2048))  # 17 MB
+        net(torch.full((1, 2048), rank + 1.0)).sum().backward()
+        assert shared_bytes() < 1 << 24
+        return net.module.weight.grad.unique().tolist()
+
+    assert ranks(2, fresh=True, init=False).run(body) == [[1.5], [1.5]]
