@@ -81,6 +81,8 @@ std::string Communicator::describe_call(const Task& task) const {
     what += task.call().peer == kAnySource ? " from any rank"
                                            : " from rank " + std::to_string(global_rank(task.call().peer));
   }
+  if (is_message(task.call().op) && !task.call().parcel && task.call().tag != 0)
+    what += " with tag " + std::to_string(task.call().tag);
   return what;
 }
 

@@ -154,7 +154,7 @@ TEST(Timeouts, OfASingleCallBeatTheGroupsAlsoBehindAnotherOperation) {
   });
 }
 
-TEST(Timeouts, OfMessagesNameTheRankThatDidNotSend) {
+TEST(Timeouts, OfMessagesNameTheRankThatDidNotSendAndTheTag) {
   run_threads(2, [](const Rank& rank) {
     const auto group = rank.join("g", 1h);
     if (rank.number() == 1) return rank.meet("it gave up");
@@ -162,7 +162,7 @@ TEST(Timeouts, OfMessagesNameTheRankThatDidNotSend) {
     letter.set_timeout(50ms);
     const Status status = group->run(letter.call());
     EXPECT_EQ(status.code, Code::kTimeout) << status.message();
-    EXPECT_NE(status.message().find("recv #1 from rank 41"), std::string::npos) << status.message();
+    EXPECT_NE(status.message().find("recv #1 from rank 41 with tag 3 of group"), std::string::npos) << status.message();
     rank.meet("it gave up");
   });
 }
