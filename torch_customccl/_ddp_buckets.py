@@ -5,6 +5,7 @@ first step. It is a variable of the process, so it is set only where no accelera
 as well: of those for CPU tensors, this one alone has memory of its own. What the user has set stays.
 """
 
+import functools
 import os
 
 import torch
@@ -12,7 +13,8 @@ import torch
 SWITCH = "DDP_DISABLE_COMM_MEM"
 
 
+@functools.cache
 def offer() -> None:
-    """Called with every backend of a process."""
+    """Called with every backend of a process; the first call counts."""
     if SWITCH not in os.environ and torch.accelerator.current_accelerator(check_available=True) is None:
         os.environ[SWITCH] = "0"
