@@ -51,16 +51,16 @@ def ddp_step(group: Any) -> Step:
     # init_sync: a backend that does nothing cannot compare shapes; all ranks start from one seed anyway.
     net = _net(DDP_WIDTH, DDP_LAYERS)
     parallel = nn.parallel.DistributedDataParallel(net, process_group=group, init_sync=False)
-    return _train(parallel, torch.randn(16, DDP_WIDTH))
+    step = _train(parallel, torch.randn(16, DDP_WIDTH))
+    for _ in range(2):
+        step()  # the second makes the buckets anew, in the order of the gradients: over this backend, in its memory
+    return step
 
 
 def ddp_step_staged(group: Any) -> Step:
     """The same with buckets of torch's own also where the backend would allocate them."""
     with mock.patch.dict(os.environ, DDP_DISABLE_COMM_MEM="1"):
-        step = ddp_step(group)
-        for _ in range(2):
-            step()  # the second makes the buckets anew, in the order of the gradients
-    return step
+        return ddp_step(group)
 
 
 def fsdp2_step(group: Any, *, shared: bool = False) -> Step:
