@@ -17,7 +17,7 @@ from torch_customccl import create_group, group_change
 
 def wait_for(at, key):
     while not at.check([key]):  # wait() would keep the store's connection from the other threads
-        pass
+        time.sleep(0.001)
 
 
 def all_ready(made, changing):
@@ -119,14 +119,17 @@ def test_who_has_not_come_to_the_meeting_is_named_also_when_another_has_given_up
         with group(rank, size, "one does not come") as made:
             at, original = made.own_store, group_change.meet
 
-            def stays_away(*args, **kwargs):
-                wait_for(at, "both have failed")
-                raise RuntimeError("it did not come")
+            def meets(*args, **kwargs):
+                if rank == 1:
+                    at.set("rank 1 meets", "")
+                wait_for(at, "both have failed" if rank == 2 else "rank 1 meets")  # before rank 0 is gone
+                if rank == 2:
+                    raise RuntimeError("it did not come")
+                return original(*args, **kwargs)
 
-            if rank == 2:
-                group_change.meet = stays_away
+            group_change.meet = meets
             try:
-                changing = made.prepare(["0", "1", "2"], timeout=LIMIT / (10 if rank == 1 else 20))
+                changing = made.prepare(["0", "1", "2"], timeout=LIMIT / (5 if rank == 1 else 10))
                 raised = error_of(changing.wait)
                 at.set("both have failed", "") if rank == 1 else None
                 made.barrier()
@@ -135,7 +138,7 @@ def test_who_has_not_come_to_the_meeting_is_named_also_when_another_has_given_up
                 group_change.meet = original
 
     texts = ranks(3).run(body)
-    assert all("global rank 2 did not join" in text for text in texts[:2]), texts
+    assert all("global rank 2 did not join" in text for text in texts[:2]), "\n".join(texts)
 
 
 def test_ctrl_c_while_one_gives_up_leaves_no_meeting_behind(ranks):
