@@ -280,9 +280,7 @@ def _address(buffer: Any) -> int:
     if isinstance(buffer, (int, Integral)):
         return cast(int, buffer)
     name = type(buffer).__name__
-    raise TypeError(
-        f"customccl: with a count, a buffer is an address, an int, not {name}; op and root are given by name"
-    )
+    raise TypeError(f"customccl: with a count, a buffer is an address, an int, not {name}; op and root go by name")
 
 
 def _number(value: Any, bits: int, op: str, what: str) -> int:

@@ -68,7 +68,7 @@ REFUSED = {
     "an op in the place of a count": (
         lambda comm: comm.allreduce(torch.ones(2), "max"),
         TypeError,
-        "op and root are given by name",
+        "op and root go by name",
     ),
     "nothing with a count": (lambda comm: comm.broadcast(None, 1, torch.int64), TypeError, "an int, not NoneType"),
     "a negative source": (lambda comm: comm.recv(torch.ones(2), -1), ValueError, "src is -1, .* None receives"),
