@@ -6,6 +6,7 @@ import gc
 import os
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -191,7 +192,10 @@ def test_many_groups_at_once(ranks, figure):
             gc.collect()
             fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
             memory = sum(int(fields[name].split()[0]) << 10 for name in ("RssAnon", "RssShmem"))
-            threads = [task.joinpath("comm").read_text().strip() for task in Path("/proc/self/task").iterdir()]
+            threads = []
+            for task in Path("/proc/self/task").iterdir():
+                with suppress(OSError):  # it has ended meanwhile
+                    threads.append((task / "comm").read_text().strip())
             # Threads for callbacks come and go: a test before this one may have had one a moment ago.
             threads = sorted(name for name in threads if name != "customccl-call")
             return len(os.listdir("/proc/self/fd")), threads, memory
