@@ -218,6 +218,8 @@ class Operations(_Base):
         options = c10d.AllToAllOptions()
         _set(options, async_op, timeout)
         both = _tensors_of(outputs, "outputs", output=True), _tensors_of(inputs, "inputs")
+        if not any(both):  # torch's dispatcher would look for a tensor to find the backend by
+            raise ValueError(f"customccl: all_to_all needs tensors for each of {self.size()} ranks: got none")
         return _done(self.alltoall(*both, options), async_op)
 
     @_also_as_c10d_calls

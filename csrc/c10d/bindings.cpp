@@ -63,9 +63,9 @@ void bind_meeting(py::module_& module) {
       .def("give_up", [](GivenUp& given_up) { given_up = true; });
   using StorePtr = GroupKeys::StorePtr;
   py::class_<GroupKeys>(module, "GroupKeys", "The part of a store in which the ranks of a group meet.")
-      .def(py::init<StorePtr, int>(), py::arg("store"), py::arg("rank"), py::call_guard<py::gil_scoped_release>(),
-           "A part of `store` that `rank` has not used.")
-      .def(py::init<StorePtr>(), py::arg("part"), "All of `part`, in which nothing else meets.")
+      .def(py::init<StorePtr, int>(), py::arg("store").none(false), py::arg("rank"),
+           py::call_guard<py::gil_scoped_release>(), "A part of `store` that `rank` has not used.")
+      .def(py::init<StorePtr>(), py::arg("part").none(false), "All of `part`, in which nothing else meets.")
       .def_property_readonly("part", &GroupKeys::part);
   module.def("create_backend", &create_backend, py::arg("keys"), py::arg("rank"), py::arg("size"), py::arg("timeout"),
              py::arg("group_name"), py::arg("global_ranks"), py::arg("options") = nullptr,

@@ -50,8 +50,9 @@ void bind_standalone_group(py::module_& module) {
       .def(py::init([](c10::intrusive_ptr<::c10d::Store> store, const StandaloneGroup::BackendPtr& backend) {
              return c10::make_intrusive<StandaloneGroup>(std::move(store), backend);
            }),
-           py::arg("store"), py::arg("backend"))
-      .def("_install", &StandaloneGroup::install, py::arg("backend"), py::call_guard<py::gil_scoped_release>());
+           py::arg("store").none(false), py::arg("backend").none(false))
+      .def("_install", &StandaloneGroup::install, py::arg("backend").none(false),
+           py::call_guard<py::gil_scoped_release>());
 }
 
 }  // namespace customccl::torch_shim

@@ -1,5 +1,7 @@
 #include "platform/settings.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -138,6 +140,7 @@ const SettingsReading& reading() {
   static const SettingsReading& once = *[] {
     auto* made = new SettingsReading(read_settings([](const char* variable) { return std::getenv(variable); }));
     if (log_level_named(made->settings.log) >= LogLevel::kWarning) {
+      for (const std::string& complaint : complaints_about_strangers(environ)) made->complaints.push_back(complaint);
       for (const std::string& complaint : made->complaints) write_log_line(LogLevel::kWarning, complaint);
     }
     return made;
@@ -161,6 +164,21 @@ SettingsReading read_settings(const Environment& environment) {
       }
     }
     out.table.push_back({row.variable, row.meaning, std::string(row.default_value), std::string(accepted)});
+  }
+  return out;
+}
+
+std::vector<std::string> complaints_about_strangers(const char* const* environment) {
+  constexpr std::string_view kPrefix = "CUSTOMCCL_";
+  std::vector<std::string> out;
+  for (; environment != nullptr && *environment != nullptr; ++environment) {
+    const std::string_view entry = *environment;
+    const std::string_view name = entry.substr(0, entry.find('='));
+    if (!name.starts_with(kPrefix) || name.substr(kPrefix.size()).starts_with("TEST_")) continue;
+    if (std::ranges::find(kRows, name, &Row::variable) != kRows.end()) continue;
+    out.push_back(
+        std::string(name) +
+        " is set but is no setting of customccl, so it does nothing; python -m torch_customccl info lists all");
   }
   return out;
 }

@@ -22,6 +22,10 @@ struct SettingsReading {
 
 SettingsReading read_settings(const Environment& environment);
 
+// One sentence per variable of `environment` ("NAME=value", ended by nullptr, as environ(7)) that has our prefix but is no
+// setting: a misspelt one would do nothing, and nobody would know. Those of the tests are left out.
+std::vector<std::string> complaints_about_strangers(const char* const* environment);
+
 // Whether the comma list `names` holds `name` as a whole word.
 bool list_contains(std::string_view names, std::string_view name);
 

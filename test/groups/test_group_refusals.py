@@ -10,6 +10,7 @@ from harness.rank import error_of
 from shared import LIMIT, group
 
 from torch_customccl import create_group, join_group, serve_store
+from torch_customccl._loader import load
 
 REFUSED = {
     "read-only": (lambda: b"abc", TypeError, "a bytes that cannot be written is no output"),
@@ -93,6 +94,20 @@ def test_ranks_outside_the_group_are_refused(ranks):
 def test_arguments_of_other_types_are_refused(call, text):
     with create_group(dist.HashStore(), 0, 1, "types", timeout=LIMIT) as made, pytest.raises(TypeError, match=text):
         call(made)
+
+
+def test_an_all_to_all_of_nothing_is_refused():
+    with (
+        create_group(dist.HashStore(), 0, 1, "nothing", timeout=LIMIT) as made,
+        pytest.raises(ValueError, match="all_to_all needs tensors for each of 1 ranks: got none"),
+    ):
+        made.all_to_all([], [])
+
+
+@pytest.mark.parametrize("make", [lambda: load().GroupKeys(None, 0), lambda: load().StandaloneGroup(None, None)])
+def test_the_shim_takes_no_none_for_a_store(make):
+    with pytest.raises(TypeError, match="incompatible"):
+        make()
 
 
 @pytest.mark.parametrize("tag", [-1, 1 << 31])

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <limits>
@@ -72,6 +73,21 @@ TEST(Settings, EachTakesAValueOfItsType) {
   EXPECT_EQ(s.isa, "avx2");
   EXPECT_EQ(s.log, "debug");
   EXPECT_EQ(s.disable, "membarrier,memfd");
+}
+
+TEST(Settings, AMisspeltOneIsNamed) {
+  const std::array<const char*, 7> environment{"HOME=/root",
+                                               "CUSTOMCCL_SPIN=7",
+                                               "CUSTOMCCL_SPIN_US=7",
+                                               "CUSTOMCCL_TEST_ROUNDS=9",
+                                               "CUSTOMCCL_LOG_LEVEL=",
+                                               "MY_CUSTOMCCL_SPIN=1",
+                                               nullptr};
+  const std::vector<std::string> complaints = complaints_about_strangers(environment.data());
+  ASSERT_EQ(complaints.size(), 2U);
+  EXPECT_EQ(complaints[0].find("CUSTOMCCL_SPIN is set but is no setting"), 0U) << complaints[0];
+  EXPECT_EQ(complaints[1].find("CUSTOMCCL_LOG_LEVEL is set"), 0U) << complaints[1];
+  EXPECT_TRUE(complaints_about_strangers(nullptr).empty());  // after clearenv()
 }
 
 TEST(Settings, PeersAreReadNeverWhereThatIsOff) {
