@@ -20,7 +20,7 @@ from torch_customccl.launch import Coordinator
 _OP = {name: number for number, name in enumerate(OPS)}
 _DTYPE = {getattr(torch, name.lower()): number for number, name in enumerate(DTYPES) if hasattr(torch, name.lower())}
 # PREMUL_SUM needs a factor, which torch's op carries; the C interface has it.
-_REDUCE: dict[Any, int] = {name.lower(): number for number, name in enumerate(REDUCE_OPS[:-1])}
+_REDUCE: dict[Any, int] = {name.lower(): number for number, name in enumerate(REDUCE_OPS) if name != "PREMUL_SUM"}
 _REDUCE |= {getattr(dist.ReduceOp, name.upper()): number for name, number in _REDUCE.items()}
 _REDUCING = {_OP["ALL_REDUCE"], _OP["REDUCE"], _OP["REDUCE_SCATTER"]}
 _PEER = {"SEND": "dst", "RECV": "src"}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import re
 import threading
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,6 +14,7 @@ import torch.distributed as dist
 from harness.oracle import OPAQUE
 from processes import LIMIT, communicators, coordinators, fresh_launch, in_ranks, info
 
+import torch_customccl
 from torch_customccl import communicator
 from torch_customccl._c_interface import CODES, DTYPES, OPS, REDUCE_OPS, library
 from torch_customccl.communicator import Communicator
@@ -244,8 +247,13 @@ def test_threads_share_a_communicator():
 
 
 def test_names_are_those_of_the_header():
+    header = (Path(torch_customccl.include_dir()) / "customccl.h").read_text()
+    enums = re.findall(r"^enum \{\n(.*?)^\};", header, re.DOTALL | re.MULTILINE)
+    there = [[(name, int(number)) for name, number in re.findall(r"CUSTOMCCL_(\w+) = (\d+)", enum)] for enum in enums]
+    assert there == [
+        [(name, number) for number, name in enumerate(names)] for names in (CODES, OPS, DTYPES, REDUCE_OPS)
+    ]
     text = {name: library().customccl_error_text(number).decode() for number, name in enumerate(CODES)}
     assert text == {name: f"CUSTOMCCL_{name}" for name in CODES}
     sizes = [library().customccl_dtype_size(number) for number in range(len(DTYPES))]
     assert sizes == [getattr(torch, name.lower()).itemsize for name in DTYPES]
-    assert (len(OPS), len(REDUCE_OPS)) == (11, 9)
