@@ -48,5 +48,6 @@ def allocate_tensor(count: int, dtype: torch.dtype) -> torch.Tensor:
 
 
 def fail(code: int) -> NoReturn:
+    """Raises what a code other than OK means, in the words of this thread's last failure."""
     text = last_error() or CODES[code]
     raise ValueError(text) if CODES[code] == "INVALID_ARGUMENT" else dist.DistBackendError(text)

@@ -17,18 +17,21 @@ _NAME_BYTES = 1000  # names are parts of keys, and at 8 KiB a TCPStore closes th
 
 
 def checked_timeout(timeout: Any, of: str = "an operation") -> timedelta:
+    """The timeout. TypeError if it is none."""
     if not isinstance(timeout, timedelta):
         raise TypeError(f"customccl: the timeout of {of} must be a datetime.timedelta, not {timeout!r}")
     return timeout
 
 
 def checked_store(store: Any, or_what: str = "") -> dist.Store:
+    """The store. TypeError if it is none. or_what: what else would have done."""
     if not isinstance(store, dist.Store):
         raise TypeError(f"customccl: a store{or_what} is needed, not {type(store).__name__}")
     return store
 
 
 def clamped(timeout: timedelta, of: str = "an operation") -> timedelta:
+    """The timeout, between SHORTEST and LONGEST. TypeError if it is none."""
     return min(max(checked_timeout(timeout, of), SHORTEST), LONGEST)
 
 
@@ -125,6 +128,7 @@ def members_key(members: Sequence[str]) -> str:
 
 
 def check_members(members: Sequence[str], group_name: str) -> list[str]:
+    """The names, as a list. TypeError or ValueError if they are not names of members, each of its own."""
     names = listed(members, f"members of group {group_name!r}")
     bad = [name for name in names if not isinstance(name, str) or not name or "/" in name]
     if bad or not names or len(set(names)) != len(names):

@@ -31,5 +31,6 @@ def enter(group: dist.ProcessGroup, ranks: Sequence[int]) -> None:
 
 
 def forget(group: dist.ProcessGroup) -> None:
+    """Takes the entries back. Nothing happens where there are none."""
     c10d._world.pg_group_ranks.pop(group, None)
     c10d._unregister_process_group(group.group_name)

@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 from torch_customccl._pauses import pauses
 from torch_customccl.group_arguments import clamped
-from torch_customccl.launch.waiting import no_show, store_errors
+from torch_customccl.launch.wait_errors import no_show, store_errors
 
 _PIECE = 4 << 20  # bytes of one value: TCPStore refuses 8 MiB
 

@@ -30,6 +30,7 @@ class RefusedError(ConnectionError):
 
 
 def proof(launch_key: str, nonce: str = "") -> str:
+    """The digest that only who knows the launch key can make."""
     return hashlib.sha256(f"{launch_key}/{nonce}".encode()).hexdigest()
 
 
@@ -50,6 +51,7 @@ class Door(socketserver.ThreadingTCPServer):
         self.thread.start()
 
     def answer(self, nonce: str, launch: str, rank: int) -> str:
+        """What who knocks is told: the store's port, or why not."""
         if launch != proof(self.launch_key):
             return "another launch"
         with self.lock:  # who asks again has the same nonce; another process does not

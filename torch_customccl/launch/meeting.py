@@ -55,6 +55,7 @@ class Meeting:
             Finalize(None, self._last_words, args=(os.getpid(),), exitpriority=0)
 
     def close_door(self) -> None:
+        """Answers nobody any more, and lets go of the port."""
         if self.door is not None:
             self.door.close()
             self.door = None

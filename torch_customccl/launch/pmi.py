@@ -16,7 +16,7 @@ import select
 import stat
 import time
 
-from torch_customccl.launch.maps import loaded_libraries
+from torch_customccl.launch.loaded_libraries import loaded_libraries
 
 _LOOK_S = 0.005  # between two looks at the board
 

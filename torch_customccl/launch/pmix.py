@@ -10,7 +10,7 @@ import os
 import time
 from ctypes import POINTER, Structure, Union, byref, c_char, c_char_p, c_int, c_size_t, c_uint8, c_uint16, c_uint32
 
-from torch_customccl.launch.maps import loaded_libraries
+from torch_customccl.launch.loaded_libraries import loaded_libraries
 
 _STRING, _INT, _GLOBAL = 3, 6, 3
 _TIMEOUT, _NOT_FOUND = -24, -46

@@ -18,7 +18,7 @@ from datetime import timedelta
 import torch.distributed as dist
 
 from torch_customccl._pauses import pauses
-from torch_customccl.launch.waiting import no_show, store_errors
+from torch_customccl.launch.wait_errors import no_show, store_errors
 
 
 class RollCall:

@@ -20,6 +20,7 @@ def store_errors(title: str, rank: int) -> Iterator[None]:
 
 
 def no_show(title: str, rank: int, missing: list[int], limit_s: float) -> TimeoutError:
+    """The error of a wait on `rank` that ended without the ranks `missing`."""
     who = "rank " + ", ".join(map(str, missing))
     return TimeoutError(
         f"{title} on rank {rank}: {who} did not come within {limit_s:g} s. Look at what "

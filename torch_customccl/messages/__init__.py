@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, cast
 
@@ -10,6 +9,8 @@ from torch_customccl._loader import load
 from torch_customccl.group_arguments import checked_tag, clamped, limited
 from torch_customccl.group_operations import Operations
 from torch_customccl.messages.endpoint import Endpoint
+
+__all__ = ["Endpoint", "Messages"]
 
 _shim = load()
 _ANY = -1
@@ -131,6 +132,3 @@ class Messages(Operations):
 
 def _limit_of_send(timeout: timedelta | None) -> timedelta:
     return _GROUPS_LIMIT if timeout is None else limited(timeout, "a message")
-
-
-__all__: Sequence[str] = ["Endpoint", "Messages"]

@@ -47,6 +47,7 @@ class Endpoint:
 
     @classmethod
     def opened(cls, group: Any, name: str) -> Endpoint:
+        """Group.open_endpoint()."""
         group.check_open("open_endpoint()")
         _check_name(name)
         store, me = _names(group), group.members[group.rank()]
@@ -62,6 +63,7 @@ class Endpoint:
 
     @classmethod
     def found(cls, group: Any, name: str, timeout: timedelta | None) -> Endpoint:
+        """Group.endpoint()."""
         _check_name(name)
         store = _names(group)
         limit = group.timeout if timeout is None else clamped(timeout)
