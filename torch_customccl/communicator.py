@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch_customccl._c_interface import DTYPES, OPS, REDUCE_OPS, Call, Options, Token, last_error, library
 from torch_customccl._loader import shim
 from torch_customccl._plain_memory import allocate_tensor, fail, memory_of
-from torch_customccl.group_arguments import checked_timeout, integer
+from torch_customccl.group_arguments import integer, limited
 from torch_customccl.launch import Coordinator
 
 _OP = {name: number for number, name in enumerate(OPS)}
@@ -64,8 +64,7 @@ class Communicator:
         timeout: timedelta = timedelta(minutes=30),
     ) -> None:
         self._handle = c_void_p()
-        if checked_timeout(timeout, "a Communicator") <= timedelta(0):
-            raise ValueError(f"timeout must be positive, not {timeout}")
+        timeout = limited(timeout, "a Communicator")
         if not isinstance(name, str | None):
             raise TypeError(f"customccl: the name of a Communicator must be a str, not {name!r}")
         coordinator = coordinator or Coordinator()
@@ -79,7 +78,7 @@ class Communicator:
         text = coordinator.broadcast(last_error().encode() if failed else token.text)
         if not text.startswith(b"customccl"):
             raise dist.DistBackendError(f"rank 0 could not make a token: {text.decode()}")
-        limit_ms = max(1, int(timeout.total_seconds() * 1000))
+        limit_ms = int(timeout.total_seconds() * 1000)
         options = Options(size=ctypes.sizeof(Options), timeout_ms=limit_ms, name=name.encode() if name else None)
         code = self._library.customccl_init(
             byref(Token(text)), self.rank, self.size, byref(options), byref(self._handle)

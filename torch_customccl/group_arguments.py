@@ -39,7 +39,7 @@ def limited(timeout: timedelta, of: str) -> timedelta:
     """The timeout, clamped. TypeError if it is none, ValueError if it has passed already."""
     given = clamped(timeout, of)
     if timeout <= timedelta(0):
-        raise ValueError(f"customccl: the timeout of {of} is positive, not {timeout.total_seconds():g} s")
+        raise ValueError(f"customccl: the timeout of {of} must be positive, not {timeout.total_seconds():g} s")
     return given
 
 

@@ -21,7 +21,7 @@ from torch_customccl import create_group, join_group
         ({"size": 0}, ValueError, "of 0 ranks"),
         ({"rank": "0"}, TypeError, "rank of group 'bad' must be an int"),
         ({"name": ""}, ValueError, "needs a name"),
-        ({"timeout": -LIMIT}, ValueError, "is positive"),
+        ({"timeout": -LIMIT}, ValueError, "must be positive"),
         ({"timeout": 5}, TypeError, "timeout of group 'bad' must be a datetime.timedelta, not 5"),
         ({"ranks": [1]}, ValueError, "does not name 2 ranks"),
         ({"ranks": [1, 1]}, ValueError, "does not name 2 ranks"),

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import torch.distributed as dist
 
-from torch_customccl.group_arguments import checked_timeout, clamped, integer
+from torch_customccl.group_arguments import integer, limited
 from torch_customccl.launch.board import Board
 from torch_customccl.launch.info import LaunchInfo
 from torch_customccl.launch.meeting import Meeting, forget, meet
@@ -38,9 +38,7 @@ class Coordinator:
     """
 
     def __init__(self, launch_info: LaunchInfo | None = None, *, timeout: timedelta = timedelta(minutes=5)) -> None:
-        if checked_timeout(timeout, "a Coordinator") <= timedelta(0):
-            raise ValueError(f"timeout must be positive, not {timeout}")
-        timeout = clamped(timeout, "a Coordinator")
+        timeout = limited(timeout, "a Coordinator")
         asked = launch_info or LaunchInfo.detect()
         meeting = meet(asked, timeout)
         self.launch_info, self.timeout = meeting.info, timeout
