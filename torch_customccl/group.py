@@ -100,7 +100,7 @@ class Group(Messages):
         self._change: Change | None = None
         self._ranks = list(ranks or range(len(members)))
         self._open, self._process = True, os.getpid()
-        self.reconfigurations = 0  # how often reconfigure() has given this group other members
+        self._reconfigurations = 0  # how often reconfigure() has given this group other members
         group_registry.register(self, name, self._ranks)
 
     @property
@@ -135,7 +135,7 @@ class Group(Messages):
         """Whether close() was called on this rank."""
         return not self._open
 
-    def check_open(self, what: str) -> None:
+    def _check_open(self, what: str) -> None:
         """RuntimeError if close() was called on this rank, or if this is a forked child of it."""
         check_not_forked(self._process, what, self.group_desc)
         if not self._open:
@@ -194,10 +194,10 @@ class Group(Messages):
         one with another list, or after a failure, begins anew.
         Raises RuntimeError on a rank that the group has gone on without.
         """
-        self.check_open("prepare()")
+        self._check_open("prepare()")
         names = check_members(members, self.group_desc)
         limit = self._timeout if timeout is None else limited(timeout, "prepare()")
-        if self.reconfigurations:
+        if self._reconfigurations:
             raise RuntimeError(f"customccl: group {self.group_desc!r} was reconfigured: only reconfigure() changes it")
         if self._change is not None and self._change.goes_on(names, limit):
             return self._change
@@ -216,7 +216,7 @@ class Group(Messages):
         that is not among the new members it closes the group. After an interrupt (Ctrl-C) it may be called again.
         Raises what prepare() met with: then nothing has changed, and prepare() begins anew.
         """
-        self.check_open("commit()")
+        self._check_open("commit()")
         change = self._change
         if change is None:
             raise RuntimeError(f"customccl: commit() of group {self.group_desc!r} without prepare()")
@@ -264,7 +264,7 @@ class Group(Messages):
         if self._change is not None:
             self._change.drop()
         self._change, self._epoch, self._era = None, self._epoch + 1, f"uuid {opts.uuid}"
-        self.reconfigurations += 1
+        self._reconfigurations += 1
         self._ranks = list(range(self.size()))
         self._members, self._me = [str(rank) for rank in self._ranks], str(self.rank())
         group_registry.enter(self, self._ranks)

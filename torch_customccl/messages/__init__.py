@@ -38,7 +38,7 @@ class Messages(Operations):
         that cannot be pickled, torch.distributed.DistBackendError when the group fails (a `timeout` that passes, or
         the group's, ends it) and ValueError for a `timeout` that has passed already.
         """
-        self.send_tagged(message, dst, checked_tag(tag, "a message", 32), timeout)
+        self._send_tagged(message, dst, checked_tag(tag, "a message", 32), timeout)
 
     def recv_message(
         self,
@@ -70,11 +70,11 @@ class Messages(Operations):
         weights_only: bool = False,
     ) -> tuple[int, Any]:
         """recv_message() that returns (source rank, message)."""
-        return self.receive_tagged(src, checked_tag(tag, "a message", 32), timeout, weights_only, into)
+        return self._receive_tagged(src, checked_tag(tag, "a message", 32), timeout, weights_only, into)
 
     def probe_message(self, src: int | None = None, tag: int = 0) -> tuple[int, int] | None:
         """(source rank, size in bytes) of the message that recv_message() would return now, or None. Does not wait."""
-        return self.probe_tagged(src, checked_tag(tag, "a message", 32))
+        return self._probe_tagged(src, checked_tag(tag, "a message", 32))
 
     def broadcast_message(
         self, message: Any = None, src: int = 0, *, timeout: timedelta | None = None, weights_only: bool = False
@@ -86,7 +86,7 @@ class Messages(Operations):
         root = self._checked(src, "src")
         if self.rank() != root:
             try:
-                return self.receive_tagged(root, _BROADCAST_TAG, timeout, weights_only, None)[1]
+                return self._receive_tagged(root, _BROADCAST_TAG, timeout, weights_only, None)[1]
             except TimeoutError as error:
                 told = str(error).replace(f" with tag {_BROADCAST_TAG}", " by broadcast_message()")
                 raise TimeoutError(f"{told}. Call again: the next call gets it") from None
@@ -102,24 +102,24 @@ class Messages(Operations):
         """The endpoint that some rank has opened, or opens within `timeout`; else DistStoreError."""
         return Endpoint.found(self, name, timeout)
 
-    # With any tag, also one that callers may not use.
+    # For endpoints: with any tag, also one that callers may not use.
 
-    def send_tagged(self, message: Any, dst: int, tag: int, timeout: timedelta | None) -> None:
+    def _send_tagged(self, message: Any, dst: int, tag: int, timeout: timedelta | None) -> None:
         peer = self._checked(dst, "dst")
         _shim.send_message(self._messenger(), message, [peer], tag, _limit_of_send(timeout))
 
-    def receive_tagged(
+    def _receive_tagged(
         self, src: int | None, tag: int, timeout: timedelta | None, weights_only: bool, into: Any
     ) -> tuple[int, Any]:
         peer = _ANY if src is None else self._checked(src, "src")
         limit = _GROUPS_LIMIT if timeout is None else clamped(timeout)
         return cast("tuple[int, Any]", _shim.receive_message(self._messenger(), peer, tag, limit, weights_only, into))
 
-    def probe_tagged(self, src: int | None, tag: int) -> tuple[int, int] | None:
+    def _probe_tagged(self, src: int | None, tag: int) -> tuple[int, int] | None:
         peer = _ANY if src is None else self._checked(src, "src")
         return cast("tuple[int, int] | None", _shim.probe_message(self._messenger(), peer, tag))
 
-    def check_alive(self) -> None:
+    def _check_alive(self) -> None:
         """Raises DistBackendError when the group has failed, or fails now, as a member is found dead."""
         if isinstance(self._backend, _shim.CustomBackend):
             _shim.probe_message(self._backend, _ANY, _BROADCAST_TAG)

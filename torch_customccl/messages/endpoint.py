@@ -27,12 +27,12 @@ class Endpoint:
         self.name = name
         self._member = member  # the owner's name: ranks change
         self._tag = tag
-        self._reconfigurations = group.reconfigurations
+        self._reconfigurations = group._reconfigurations
 
     @property
     def owner(self) -> int:
         """The owner's rank in the group. RuntimeError when it is no member any more."""
-        if self._reconfigurations != self._group.reconfigurations:
+        if self._reconfigurations != self._group._reconfigurations:
             raise RuntimeError(
                 f"customccl: endpoint {self.name!r} was opened before reconfigure() of group "
                 f"{self._group.group_desc!r}, which names its members anew. Open it again"
@@ -48,7 +48,7 @@ class Endpoint:
     @classmethod
     def opened(cls, group: Any, name: str) -> Endpoint:
         """Group.open_endpoint()."""
-        group.check_open("open_endpoint()")
+        group._check_open("open_endpoint()")
         _check_name(name)
         store, me = _names(group), group.members[group.rank()]
         before = _entry(store, name)
@@ -69,14 +69,14 @@ class Endpoint:
         limit = group.timeout if timeout is None else clamped(timeout)
 
         def of_a_member() -> tuple[str, int] | None:
-            group.check_open("endpoint()")
+            group._check_open("endpoint()")
             entry = _entry(store, name)
             if entry and entry[0] in group.members:
                 return entry
             try:
-                group.check_alive()
+                group._check_alive()
             except dist.DistBackendError:
-                group.check_open("endpoint()")  # it may be closed by now
+                group._check_open("endpoint()")  # it may be closed by now
                 raise
             return None
 
@@ -90,7 +90,7 @@ class Endpoint:
 
     def send(self, message: Any, *, timeout: timedelta | None = None) -> None:
         """Group.send_message() to the owner."""
-        self._group.send_tagged(message, self.owner, self._tag, timeout)
+        self._group._send_tagged(message, self.owner, self._tag, timeout)
 
     def recv(self, *, timeout: timedelta | None = None, into: Any = None, weights_only: bool = False) -> Any:
         """On the owner: the next message that any rank sent here, as Group.recv_message()."""
@@ -101,13 +101,13 @@ class Endpoint:
     ) -> tuple[int, Any]:
         """recv() that returns (source rank, message)."""
         self._check_owner()
-        source, message = self._group.receive_tagged(None, self._tag, timeout, weights_only, into)
+        source, message = self._group._receive_tagged(None, self._tag, timeout, weights_only, into)
         return source, message
 
     def probe(self) -> tuple[int, int] | None:
         """On the owner: (source rank, size in bytes) of the next message, or None."""
         self._check_owner()
-        found: tuple[int, int] | None = self._group.probe_tagged(None, self._tag)
+        found: tuple[int, int] | None = self._group._probe_tagged(None, self._tag)
         return found
 
     def _check_owner(self) -> None:
