@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/in_order.h"
+
 // The element types, listed once. Enums, dispatch, bindings, test parameters and docs derive from kDTypes.
 
 namespace customccl {
@@ -43,7 +45,7 @@ struct DTypeInfo {
   DTypeKind kind;
 };
 
-// Hidden, as kOps.
+// Hidden, as kOps (op.h).
 [[gnu::visibility("hidden")]] inline constexpr std::array kDTypes{
     DTypeInfo{DType::kBool, "bool", 1, DTypeKind::kBoolean},
     DTypeInfo{DType::kUInt8, "uint8", 1, DTypeKind::kInteger},
@@ -67,6 +69,7 @@ struct DTypeInfo {
     DTypeInfo{DType::kFloat8E8M0FNU, "float8_e8m0fnu", 1, DTypeKind::kOpaque},
     DTypeInfo{DType::kFloat4E2M1FNX2, "float4_e2m1fn_x2", 1, DTypeKind::kOpaque},
 };
+static_assert(in_order(kDTypes, &DTypeInfo::dtype));
 
 constexpr const DTypeInfo& info(DType dtype) { return kDTypes[static_cast<std::size_t>(dtype)]; }
 

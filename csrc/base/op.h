@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/in_order.h"
+
 // The operations on a group, listed once.
 
 namespace customccl {
@@ -44,6 +46,7 @@ struct OpInfo {
     OpInfo{Op::kSend, "send", false, false},
     OpInfo{Op::kRecv, "recv", false, false},
 };
+static_assert(in_order(kOps, &OpInfo::op));
 
 constexpr const OpInfo& info(Op op) { return kOps[static_cast<std::size_t>(op)]; }
 constexpr std::string_view name(Op op) { return info(op).name; }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/dtype.h"
+#include "base/in_order.h"
 #include "base/reduce_op.h"
 #include "c10d/compat.h"
 
@@ -37,6 +38,7 @@ inline constexpr std::array<std::pair<c10::ScalarType, DType>, 21> kScalarTypes{
     {c10::ScalarType::Float4_e2m1fn_x2, DType::kFloat4E2M1FNX2},
 }};
 static_assert(kScalarTypes.size() == kDTypes.size());
+static_assert(in_order(kScalarTypes, &std::pair<c10::ScalarType, DType>::second));
 
 // By scalar type; -1 where we have none.
 inline constexpr auto kDTypeOfScalar = [] {

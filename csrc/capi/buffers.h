@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/call.h"
+#include "base/in_order.h"
 #include "base/status.h"
 #include "capi/customccl.h"
 #include "engines/shm/geometry.h"
@@ -56,7 +57,7 @@ inline constexpr std::array kTraffic{
     Traffic{Op::kSend, Use::kWhole, Use::kNone, Use::kWhole, Use::kNone},
     Traffic{Op::kRecv, Use::kNone, Use::kWhole, Use::kNone, Use::kWhole},
 };
-static_assert(kTraffic.size() == kOps.size());
+static_assert(kTraffic.size() == kOps.size() && in_order(kTraffic, &Traffic::op));
 
 // One of the two buffers of a call whose op and dtype have been checked, as this rank uses it.
 class Buffer {
