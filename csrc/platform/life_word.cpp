@@ -16,12 +16,10 @@ namespace {
 // width: a peer that scribbles over the arena can spoil the word but never redirect what the kernel writes.
 //
 // The C library keeps a list of its own for every thread (for robust pthread mutexes). A thread has one list, so ours
-// takes its place until retire() puts it back.
+// takes its place.
 struct Anchor {
   robust_list_head head{};
   robust_list node{};
-  robust_list_head* replaced = nullptr;  // the C library's
-  std::atomic<std::uint32_t>* word = nullptr;
   Anchor* older = nullptr;
 };
 
@@ -41,17 +39,11 @@ Anchor& anchor_of_this_thread() {
   return *own_anchor;
 }
 
-bool current_list(robust_list_head*& head) {
-  std::size_t bytes = 0;
-  return ::syscall(SYS_get_robust_list, 0, &head, &bytes) == 0;
-}
-
-bool set_list(robust_list_head* head) { return ::syscall(SYS_set_robust_list, head, sizeof(*head)) == 0; }
-
 // The kernel is asked, not a flag: a forked child inherits our variables but not the list.
 bool anchor_in_use() {
   robust_list_head* head = nullptr;
-  return own_anchor != nullptr && current_list(head) && head == &own_anchor->head;
+  std::size_t bytes = 0;
+  return own_anchor != nullptr && ::syscall(SYS_get_robust_list, 0, &head, &bytes) == 0 && head == &own_anchor->head;
 }
 
 }  // namespace
@@ -61,23 +53,14 @@ bool LifeWord::adopt() {
                 kThread == FUTEX_TID_MASK);
   if (adopted() || anchor_in_use()) return false;
   Anchor& anchor = anchor_of_this_thread();
-  if (!current_list(anchor.replaced)) return false;
-  anchor.word = &word_;
   anchor.node.next = &anchor.head.list;
   anchor.head.list.next = &anchor.node;
   anchor.head.futex_offset = reinterpret_cast<std::intptr_t>(&word_) - reinterpret_cast<std::intptr_t>(&anchor.node);
   anchor.head.list_op_pending = nullptr;
-  if (!set_list(&anchor.head)) return false;
+  if (::syscall(SYS_set_robust_list, &anchor.head, sizeof(anchor.head)) != 0) return false;
   // After the list, so that adopted() means guarded.
   word_.store(static_cast<std::uint32_t>(::syscall(SYS_gettid)), std::memory_order_release);
   return true;
-}
-
-void LifeWord::retire() {
-  if (!anchor_in_use() || own_anchor->word != &word_) return;
-  word_.store(kOwnerDied, std::memory_order_release);
-  own_anchor->word = nullptr;
-  set_list(own_anchor->replaced);
 }
 
 }  // namespace customccl

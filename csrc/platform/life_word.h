@@ -18,13 +18,10 @@ namespace customccl {
 
 class LifeWord {
  public:
-  // Called by the thread whose life the word shall show. It must make no other use of robust mutexes. One per thread.
+  // Called by the thread whose life the word shall show. It must make no other use of robust mutexes. One per thread, in memory that
+  // stays as long as the thread.
   // False when the kernel refuses, when this thread has a word already, or when the word has had an owner.
   bool adopt();
-
-  // Called by the owning thread before the memory of the word goes away: the word reads dead, and the thread may adopt
-  // another one. Does nothing on other threads.
-  void retire();
 
   // Whether an owner adopted the word and is gone.
   bool dead() const { return (word_.load(std::memory_order_acquire) & kOwnerDied) != 0; }

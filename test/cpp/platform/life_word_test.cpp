@@ -116,7 +116,6 @@ TEST_F(LifeWordTest, StaysAliveWhenAForkedChildOfTheOwnerDies) {
     Child child([] { return 0; });
     EXPECT_EQ(child.wait(), 0);
     EXPECT_FALSE(word().dead());
-    word().retire();
   }).join();
 }
 
@@ -132,22 +131,6 @@ TEST_F(LifeWordTest, AThreadHasOneAndAWordHasOneOwner) {
   }).join();
   EXPECT_TRUE(word().dead());
   EXPECT_FALSE(word().adopt());
-}
-
-TEST_F(LifeWordTest, ARetiredOneIsDeadAndItsThreadMayAdoptAnother) {
-  const MemoryFile other_file = new_page();
-  const Mapping other(other_file);
-  LifeWord& second = other.as<LifeWord>();
-  std::thread([&] {
-    ASSERT_TRUE(word().adopt());
-    second.retire();  // not the owner: nothing happens
-    EXPECT_FALSE(word().dead());
-    word().retire();
-    EXPECT_TRUE(word().dead());
-    EXPECT_TRUE(second.adopt());
-    EXPECT_FALSE(second.dead());
-  }).join();
-  EXPECT_TRUE(second.dead());
 }
 
 TEST_F(LifeWordTest, AForkedChildOfAnOwnerMayAdoptItsOwn) {
