@@ -5,12 +5,6 @@
 
 namespace customccl::torch_shim {
 
-namespace {
-
-constexpr Op kReduceScatterOp = Op::kReduceScatter;
-
-}  // namespace
-
 PreparedCall CustomBackend::prepare_all_reduce(const at::Tensor& tensor,
                                                const ::c10d::AllreduceOptions& options) const {
   PreparedCall prepared(Op::kAllReduce);
@@ -62,15 +56,15 @@ CustomBackend::WorkPtr CustomBackend::reduce(Tensors& tensors, const ::c10d::Red
 
 CustomBackend::WorkPtr CustomBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                                      const ::c10d::ReduceScatterOptions& options) {
-  const at::Tensor& output = only(outputs, kReduceScatterOp, "output tensor");
-  const Tensors& blocks = only(inputs, kReduceScatterOp, "list of input tensors");
+  const at::Tensor& output = only(outputs, Op::kReduceScatter, "output tensor");
+  const Tensors& blocks = only(inputs, Op::kReduceScatter, "list of input tensors");
   TORCH_CHECK_VALUE(blocks.size() == size(), "customccl: reduce_scatter needs one input tensor per rank: got ",
                     blocks.size(), " in a group of ", size());
   const at::Tensor& own = blocks[static_cast<std::size_t>(getRank())];
   TORCH_CHECK_VALUE(own.numel() == output.numel(), "customccl: reduce_scatter got an output of ", output.numel(),
                     " elements (sizes ", output.sizes(), ") for an input block of ", own.numel(), " (sizes ",
                     own.sizes(), ")");
-  PreparedCall prepared(kReduceScatterOp);
+  PreparedCall prepared(Op::kReduceScatter);
   prepared.add_output(output);
   for (const at::Tensor& block : blocks) prepared.add_input(block);
   prepared.set_reduce_op(options.reduceOp);
@@ -85,7 +79,7 @@ PreparedCall CustomBackend::prepare_reduce_scatter(const at::Tensor& output, con
   TORCH_CHECK_VALUE(is_many(input, output, getSize()), "customccl: reduce_scatter needs an input of ", getSize(),
                     " times the output's elements: input has ", input.numel(), " (sizes ", input.sizes(), "), output ",
                     output.numel(), " (sizes ", output.sizes(), ")");
-  PreparedCall prepared(kReduceScatterOp);
+  PreparedCall prepared(Op::kReduceScatter);
   prepared.add_output(output);
   prepared.split_input(input, size());
   prepared.set_reduce_op(options.reduceOp);

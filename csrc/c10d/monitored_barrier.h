@@ -1,7 +1,5 @@
 #pragma once
 
-#include <memory>
-
 #include "core/communicator.h"
 
 namespace customccl::torch_shim {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <memory>
 
 #include "capi/customccl.h"
@@ -10,5 +9,3 @@
 struct customccl_comm {  // NOLINT(readability-identifier-naming): the name that C sees
   std::shared_ptr<customccl::Communicator> group;
 };
-
-namespace customccl::capi {}  // namespace customccl::capi

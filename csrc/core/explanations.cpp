@@ -6,7 +6,6 @@
 #include "base/call_record.h"
 #include "core/communicator.h"
 #include "platform/log.h"
-#include "platform/process.h"
 
 namespace customccl {
 

@@ -4,7 +4,6 @@
 #include "core/communicator.h"
 #include "core/message_lane.h"
 #include "core/progress.h"
-#include "platform/process.h"
 
 // Messages whose receiver does not know the size. How they travel: message_lane.h. Waiting for one in vain does not end the group,
 // unlike every other wait: nobody has begun anything.

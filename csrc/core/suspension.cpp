@@ -1,6 +1,5 @@
 #include "core/communicator.h"
 #include "core/message_lane.h"
-#include "platform/process.h"
 
 // A group that is not needed for a while gives its staging back. The place of the staging in the arena stays, only its pages go, so
 // peers need not find it again.

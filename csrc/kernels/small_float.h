@@ -2,7 +2,6 @@
 
 #include <bit>
 #include <cstdint>
-#include <limits>
 
 // Floating formats of 8 and 16 bits to and from float32, by integer arithmetic without branches or tables, so that a
 // loop over it becomes vector code. One description serves float16 and the four float8 formats.

@@ -7,7 +7,6 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
-#include <memory>
 #include <thread>
 
 #include "platform/errno_text.h"
