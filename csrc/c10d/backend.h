@@ -97,7 +97,7 @@ class CustomBackend final : public ::c10d::Backend {
   BackendPtr shrink(const std::vector<std::int64_t>& ranks_to_exclude, int flags, const OptionsPtr& options) override;
 
 #ifdef C10D_BACKEND_HAS_RECONFIGURE
-  // Other members for this group (reconfigure.cpp). While it runs no other thread may begin an operation here; what has begun ends
+  // Other members for this group (backend_reconfigure.cpp). While it runs no other thread may begin an operation here; what has begun ends
   // with an error. When it raises, nothing has changed.
   bool supportsReconfigure() const override { return true; }
   ::c10d::ReconfigureHandle get_reconfigure_handle() const override;
@@ -212,8 +212,8 @@ class CustomBackend final : public ::c10d::Backend {
 
   std::shared_ptr<Communicator> group_;
   const FinishedWorks& finished_works_ = finished_works();
-  std::shared_ptr<Communicator>
-      former_;  // the one before reconfigure(): another thread may still be on its way out of it
+  // The one before reconfigure(): another thread may still be on its way out of it.
+  std::shared_ptr<Communicator> former_;
   const std::shared_ptr<Reconfiguration> reconfiguration_;
   StorePtr store_;  // for shrink()
   c10::intrusive_ptr<CustomOptions> options_;

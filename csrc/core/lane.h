@@ -60,9 +60,13 @@ struct Ended {
 // is never looked at again. So no task waits for ever, whichever queue it was just moved between.
 class Lane {
  public:
-  // A call begins without a task, and needs none where the ranks are in step: then it is over, and well. Else the lane stays locked, and
-  // continue_as() comes next, with the task that goes on with the call.
-  enum class Begun : std::uint8_t { kOver, kUnderWay, kNot };
+  // A call begins without a task, and needs none where the ranks are in step. Else the lane stays locked until continue_as(), which comes
+  // next, has a task that goes on with the call.
+  enum class Begun : std::uint8_t {
+    kOver,      // it is done, and all is well
+    kUnderWay,  // peers may have seen it begin; or it has failed
+    kNot,       // nothing was done
+  };
 
   virtual ~Lane() = default;
 

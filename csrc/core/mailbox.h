@@ -16,8 +16,8 @@ namespace customccl {
 struct Message {
   int source = 0;
   PacketHeader header;
-  std::unique_ptr<std::byte[]>
-      data;               // header.bytes of it, once it is set aside: an eager one, or the head of a large parcel
+  // header.bytes of it, once it is set aside: an eager one, or the head of a large parcel.
+  std::unique_ptr<std::byte[]> data;
   Task* local = nullptr;  // a send of this rank to itself that is not buffered
 };
 

@@ -13,7 +13,7 @@ enum class Step : std::uint8_t {
   kWaiting,  // nothing could be done: a peer has not come so far
   kMoved,    // something was done, more is left
   kDone,     // finished
-  kFailed,   // the operation is over, and the group
+  kFailed,   // the operation is over, and so is the group
 };
 
 // A way to carry out the collectives of one group. Never waits: it does what can be done now and returns.

@@ -19,7 +19,8 @@ struct Room {
 };
 }  // namespace shm
 
-// A call on its way through an engine: a resumable state machine, driven by whoever has time. Plain data; lives in its Task.
+// A call on its way through an engine: a resumable state machine, driven by whoever has time. Plain data; lives on the stack of its
+// caller until the call needs a Task, then in that.
 struct Operation {
   const Call* call = nullptr;
   std::uint64_t sequence = 0;  // number of this collective in its group, from 1; the same on every rank

@@ -51,7 +51,8 @@ class HostArena {
   // Where there is no memory for that, peers may write to the block itself, and it is settled as late.
   using Unwritable = std::shared_ptr<const std::function<bool()>>;
   Status withdraw(const std::byte* data, std::size_t bytes, Unwritable unwritable) noexcept;
-  // By whoever may withdraw something, once, before and after that is so: what is withdrawn is remembered without fail.
+  // Called once by each who may withdraw something, before and after the time in which it may: so there is room to remember what is
+  // withdrawn, and withdraw() cannot fail for want of it.
   void expect_withdrawal();
   void expect_none();
   bool settled(const Block& block) const;

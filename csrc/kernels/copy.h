@@ -9,7 +9,7 @@
 namespace customccl {
 
 // How bytes are written. Streaming (non-temporal) stores bypass the caches: 12x faster into staging that a core with
-// another last-level cache still holds, slower into staging that shares one (docs/performance.md).
+// another last-level cache still holds, slower into staging that shares one (engines/shm/store_policy.h chooses).
 enum class Store : std::uint8_t { kPlain, kStreaming };
 
 // Where what was written so lies; `near` where it was by plain stores.

@@ -8,7 +8,8 @@ namespace customccl {
 using Clock = std::chrono::steady_clock;
 using Nanos = std::chrono::nanoseconds;
 
-// Of what a caller gave. INT64_MAX milliseconds mean "for ever"; a century is as good, and does not overflow when counted in nanoseconds.
+// The limit that a caller gave. INT64_MAX milliseconds mean "for ever"; a century is as good, and does not overflow when counted in
+// nanoseconds.
 inline Nanos to_limit(std::chrono::milliseconds given) {
   constexpr std::chrono::milliseconds kCentury = std::chrono::hours(100 * 365 * 24);
   return std::min(given, kCentury);

@@ -25,7 +25,7 @@ std::string to_string(InstructionSet);
 std::vector<CpuSet> cache_domains();
 // What the last-level cache holds, in bytes; 32 MiB where it is not told.
 std::size_t last_level_cache();
-// Whether so much cannot be there at once. Small figures are not looked up.
+// Whether that cannot hold so many bytes at once. Up to 1 MiB it can: the size is not looked up.
 inline bool exceeds_caches(std::size_t bytes) { return bytes > (1 << 20) && bytes >= last_level_cache(); }
 std::string to_string(const CpuSet&);         // "0-3,8"
 CpuSet parse_cpu_set(std::string_view text);  // the opposite; what it cannot read is left out
@@ -43,9 +43,8 @@ inline bool readers_own_lines() { return !cores_on_mesh(); }
 // Has the line of `address` come to be written.
 inline void fetch_to_write(const void* address) {
 #if defined(__x86_64__)
-  asm volatile("prefetchw %0"
-               :
-               : "m"(*static_cast<const char*>(address)));  // the builtin one reads, unless told the processor
+  // __builtin_prefetch would have the line come to be read, unless compiled for processors that are known to have this instruction.
+  asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(address)));
 #else
   __builtin_prefetch(address, 1);
 #endif

@@ -31,14 +31,15 @@ constexpr std::size_t kHugePage = std::size_t{2} << 20;
 Status map_memory_file(const Fd& fd, std::size_t bytes, std::byte*& out);
 void unmap_memory(std::byte* base, std::size_t bytes);
 
-// Puts private memory with the same contents in the place of some whole pages of a mapping of it: who has the file mapped elsewhere
-// sees and changes it no longer, and forked children inherit it. share_pages puts the file's pages there again. Of what is lent, one
-// thread at a time.
+// Puts private memory with the same contents in the place of some whole pages of a mapping: who has the file mapped elsewhere no longer
+// sees or changes what lies there, and forked children inherit it. share_pages puts the file's pages there again. Where the mapping is lent
+// to children (inheritance.h), one thread at a time.
 Status make_private(std::byte* data, std::size_t bytes);
 Status share_pages(const MemoryFile& file, std::size_t offset, std::byte* data, std::size_t bytes);
 
 // Makes the pages of [offset, offset + bytes) exist (fallocate), so running out of memory is an error here and not a
-// signal later. release_pages gives them back (they read as zero afterwards). Neither touches another file that has got the number.
+// signal later. release_pages gives them back (they read as zero afterwards). Neither touches another file that has got the descriptor's
+// number since (MemoryFile::intact).
 Status reserve_pages(const MemoryFile& file, std::size_t offset, std::size_t bytes);
 void release_pages(const MemoryFile& file, std::size_t offset, std::size_t bytes);
 
@@ -47,8 +48,8 @@ void release_pages(const MemoryFile& file, std::size_t offset, std::size_t bytes
 enum class Access : std::uint8_t { kRead, kWrite };
 void map_pages(std::byte* data, std::size_t bytes, Access access);
 
-// Makes huge pages of existing ones that fill such: those are mapped at once, here and by peers, and translated without a walk. Only where the
-// kernel can (Linux 6.1), and finds room; else they stay as they are.
+// Gathers existing pages into huge ones, of as many as fill one: those are mapped in one fault, here and by peers, and their addresses
+// translated in fewer steps. Only where the kernel can (Linux 6.1) and finds room; else they stay as they are.
 void gather_pages(std::byte* data, std::size_t bytes);
 
 }  // namespace customccl

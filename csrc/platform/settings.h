@@ -21,9 +21,8 @@ struct Settings {
   std::size_t mailbox_bytes;   // CUSTOMCCL_MAILBOX_BYTES: ring per ordered pair for send and recv
   Nanos spin;                  // CUSTOMCCL_SPIN_US: longest spin before yielding, when ranks have a processor each
   Nanos yield;                 // CUSTOMCCL_YIELD_US: how long to yield before sleeping
-  bool
-      progress_thread;  // CUSTOMCCL_PROGRESS_THREAD: 0 = asynchronous work moves only in wait(), polls and get_future()
-  std::string store_policy;  // CUSTOMCCL_STORE_POLICY: auto, plain or streaming
+  bool progress_thread;        // CUSTOMCCL_PROGRESS_THREAD: 0 = work moves only in wait(), polls and get_future()
+  std::string store_policy;    // CUSTOMCCL_STORE_POLICY: auto, plain or streaming
   // CUSTOMCCL_READ_PEERS: inputs of so many bytes per peer are read in their process; nothing: where that is faster
   std::optional<std::size_t> read_peers;
   std::string isa;      // CUSTOMCCL_ISA: auto, baseline, avx2 or avx512

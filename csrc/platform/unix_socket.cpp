@@ -80,7 +80,7 @@ union DescriptorMessage {
   char bytes[CMSG_SPACE(sizeof(int))];
 };
 
-// For which the kernel drops one that comes.
+// Not ok if this process has no number left for another descriptor: then the kernel drops one that comes. `any`: an open one, to try by.
 Status no_number_left(const Fd& any) {
   const Fd another(::fcntl(any.get(), F_DUPFD_CLOEXEC, 0));
   if (another || (errno != EMFILE && errno != ENFILE)) return {};

@@ -32,7 +32,8 @@ struct Context {
 // nobody else reads or writes in this phase.
 struct Algorithm {
   const char* name;
-  // Sets chunk, chunks and last_phase; touches no shared memory.
+  // Sets last_phase, chunk and chunks, and what the staging and its store policy need to know (room, reads, staged_bytes, mutual);
+  // touches no shared memory.
   void (*plan)(const Context&, Operation&);
   void (*run)(const Context&, Operation&, std::uint32_t phase);
   bool uses_staging;

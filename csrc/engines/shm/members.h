@@ -38,9 +38,10 @@ class Members {
   std::size_t slot_bytes() const { return slot_bytes_; }  // agreed by all
   std::size_t ring_bytes() const { return ring_bytes_; }  // agreed too, and so is this
   std::size_t one_shot_bytes() const { return one_shot_bytes_; }
-  bool processor_each() const { return processor_each_; }
   // Whether the members may run on as many processors as they are, by the records that all have read: agreed too.
   bool enough_processors() const { return enough_processors_; }
+  // The same, and whether this rank's cgroup grants as much time: for its own waits alone.
+  bool processor_each() const { return processor_each_; }
   // Shows which processor this thread is on, and tells whether a peer has last shown the same one.
   void show_processor() {
     const int processor = ::sched_getcpu();
@@ -61,16 +62,16 @@ class Members {
     return arenas_[static_cast<std::size_t>(member)]->at(offset, bytes);
   }
 
-  // Whether a range is memory of this rank's arena; that peers see; and where in it.
+  // Whether a range is memory of this rank's arena; whether peers see it there; and where in the arena it begins.
   bool arena_holds(const std::byte* data, std::size_t bytes) const { return arena_->holds(data, bytes); }
   bool arena_shares(const std::byte* data, std::size_t bytes) const { return arena_->shares(data, bytes); }
+  std::uint64_t arena_offset(const std::byte* data) const { return static_cast<std::uint64_t>(data - arena_->base()); }
   // Whether peers may write there: what can be withdrawn from them, who have it mapped elsewhere.
   bool may_be_written(const std::byte* data, std::size_t bytes) const {
     return peers_elsewhere_ && arena_->fills_pages(data, bytes);
   }
   // What peers may have been writing to is this rank's alone from now on.
   Status withdraw(const std::byte* data, std::size_t bytes) noexcept;
-  std::uint64_t arena_offset(const std::byte* data) const { return static_cast<std::uint64_t>(data - arena_->base()); }
 
   // The member's process, and whether every peer reads what lies in this rank's, as far as they have said so.
   const PeerArena& process(int member) const { return *arenas_[static_cast<std::size_t>(member)]; }

@@ -18,7 +18,7 @@ namespace customccl::shm {
 // again, and at once when three in a row took clearly longer than was known, or when another size has found that it is faster by
 // now: when cores come together, non-temporal stores need not become slower. (1 MiB 125 us far, 162 near; 64 MiB 7.3 ms and 11 to 12,
 // where plain ones then take 7.) The choice concerns only the writer, so ranks need not agree; as they count alike, they try alike.
-// (Figures: docs/performance.md.)
+// (Figures: docs/measured-decisions.md.)
 //
 // Each kind leaves the staging where the other finds it badly: the first plain store after non-temporal ones fetches every line
 // from memory, and only those after it meet them in the cache. So each kind is tried several times in a row, unless the first
