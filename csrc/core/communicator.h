@@ -87,7 +87,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Status explain(const Task& task, const Status& why) const noexcept;
   Status refuse(const Task& task) const noexcept;
   int global_rank(int member) const;
-  // At which threads sleep that wait for this group.
+  // That at which threads sleep that wait for this group.
   Doorbell& bell() const { return bell_; }
 
  private:

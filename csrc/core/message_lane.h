@@ -35,7 +35,7 @@ class MessageLane final : public Lane {
  public:
   MessageLane(Communicator& group, PacketPort* port, int rank, int size);
 
-  // An eager message while nothing else is pending. One that is looked for in vain has not begun.
+  // Sends or receives an eager message, if nothing else is pending. A recv whose message is not there yet has not begun.
   [[gnu::hot]] Begun begin(const Call& call, int looks, Ended& ended);
   // Goes on with the call of begin(), and what that said. Releases the lock.
   void continue_as(Task& task, Begun begun, std::shared_ptr<Task> keep_alive);

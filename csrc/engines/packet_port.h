@@ -14,7 +14,7 @@ namespace customccl {
 struct PacketHeader {
   enum class Kind : std::uint8_t { kEager, kMore, kRequest, kClear, kData };
   std::int64_t tag = 0;
-  std::uint64_t total = 0;   // bytes of the whole message
+  std::uint64_t total = 0;   // bytes of the whole message; kClear: the receiver's number of it
   std::uint64_t detail = 0;  // kRequest, kClear: the sender's number of the message; kData: the receiver's
   std::uint32_t bytes = 0;   // of payload in this packet
   Kind kind = Kind::kEager;

@@ -43,7 +43,8 @@ void add_personal(Hash& hash, const PairCounts& pairs) {
 
 }  // namespace
 
-// How a call is cut up follows from its counts and from settings, which may differ between ranks.
+// How a call is cut up follows from its counts and from what the members have agreed on. It is in here all the same: ranks that cut it
+// differently, for whatever reason, hear of that before they read anything.
 std::uint64_t fingerprint(const Operation& op, const PairCounts& pairs) {
   const Call& call = *op.call;
   Hash hash;

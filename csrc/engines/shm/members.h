@@ -137,8 +137,8 @@ class Members {
   Status refused_here(const std::string& when, const Status& why) const;
   Status look_up(int member, Bootstrap& bootstrap, const Deadline& deadline, std::string& text) const;
   Status learn(int member, const std::string& text, const Deadline& deadline);
-  // Both, of a peer. One that gave up and has ended since may have said why in between; of one that was gone before this process
-  // began, another process may take the place.
+  // look_up() and learn() of a peer. One that gave up and has ended since may have said why in between; of one that was gone before this
+  // process began, another process may take the place.
   Status find(int member, Bootstrap& bootstrap, const Deadline& deadline);
 
   // What every operation needs lies together.

@@ -11,9 +11,9 @@
 // A ring of packets from one rank to another, in the sender's arena.
 //
 // A packet starts on a cache line with a frame (40 bytes). Up to 24 bytes of payload follow at once and travel in the same line; more
-// begin on the next line, as copies between aligned places are up to twice as fast. It never wraps: where it does not fit before
-// the end, or goes back to the begin earlier (RingWriter), a skip packet fills up. The frame's `number` is what publishes it: packets are numbered from 1 and the reader looks for
-// the next number where the next packet must begin.
+// begin on the next line, as copies between aligned places are up to twice as fast. A packet never wraps: where it does not fit before
+// the end, or goes back to the beginning earlier (RingWriter), a skip packet fills up. The frame's `number` is what publishes a packet:
+// they are numbered from 1, and the reader looks for the next number where the next packet must begin.
 //
 // Why the reader cannot take old bytes for a packet: before the writer publishes packet k it has zeroed the number of the line behind
 // k, where k+1 will begin. That line is free: the writer keeps one line more than the packet between itself and what the reader

@@ -62,9 +62,10 @@ class ShmEngine final : public Engine {
   bool recorded(const Operation& op, int member) const {
     return members_->line(member, op.first_turn).recorded.load(std::memory_order_acquire) == op.first_turn;
   }
-  // Of an operation in which a peer differs from this rank: every rank sees such a peer, and records.
+  // Whether every rank has told what it called; this one does so here. Asked where a peer's signature is another: then every rank sees one
+  // that is not its own, so all tell.
   bool all_recorded(const Operation& op);
-  // Their records too, where it is not. A difference in counts per pair is none.
+  // Not ok: a rank has called something else. Counts that belong to pairs of ranks are compared as such (pair_counts.h).
   Status compare_records(const Operation& op);
   // Has what the operation reads next come from the peers' caches while we look at other things.
   [[gnu::hot]] void fetch_staged(const Operation& op);
