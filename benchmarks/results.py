@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks import intervals
 from benchmarks.intervals import Interval, Summary
 from benchmarks.native import ROOT
-from benchmarks.peers import BARE, OUR_WAYS
+from benchmarks.peers import BARE, OUR_WAYS, OURS
 
 FORMAT = 2
 BUSY = 0.1  # cores
@@ -46,10 +46,18 @@ class Line:
         """Why a peer has no numbers here; empty if it has."""
         found = self.values["peers"].get(peer)
         if found is None:
-            return "not in this run"
+            return "failed" if self.failed(peer) else "not in this run"
         if "samples" not in found:
             return str(found["missing"])
         return f"{found['wrong']} wrong elements" if found["wrong"] else ""
+
+    def failed(self, peer: str) -> bool:
+        """Whether it was tried here and gave no right results, which is another thing than not to have the operation.
+        (At the C level a library that fails is left out; ours is always tried there.)"""
+        found = self.values["peers"].get(peer)
+        if found is None:
+            return self.level == "c" and peer == OURS
+        return peer not in self.peers and not str(found.get("missing", "")).startswith("UnsupportedError")
 
     def samples(self, peer: str) -> Any:
         return self.values["peers"][peer]["samples"]

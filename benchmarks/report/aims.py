@@ -161,5 +161,6 @@ def rows(results: Results) -> Iterator[list[str]]:
         verdict = target.check(results)
         missed = "missed, machine busy" if results.busy else "**missed**"
         missed = "out of reach" if verdict.forbidden else missed
-        met = "?" if verdict.met is None else "reached" if verdict.met else missed
+        reached = "reached" + (f" ({verdict.noisy} too noisy)" if verdict.noisy else "")
+        met = "?" if verdict.met is None else reached if verdict.met else missed
         yield [target.what, target.wanted, verdict.measured, met]

@@ -8,7 +8,17 @@ from benchmarks.intervals import Interval
 from benchmarks.peers import FLOOR, NO_WORK, OURS, OURS_IN_C, OURS_SHARED, OURS_WIDE
 from benchmarks.plan import OWN, STEP
 from benchmarks.report import bounds, tables, words
-from benchmarks.report.verdicts import NOT_MEASURED, TOO_NOISY, Verdict, bounded, every, judged, median, usable
+from benchmarks.report.verdicts import (
+    NOT_MEASURED,
+    TOO_NOISY,
+    Verdict,
+    bounded,
+    every,
+    judged,
+    lacking,
+    median,
+    usable,
+)
 from benchmarks.results import Line, Results
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -29,8 +39,9 @@ def over_floor(allowed: float, **cell: object) -> Check:
 
     def check(results: Results) -> Verdict:
         line = results.line(level="python", ranks=2, dtype="float32", **cell)
-        if line is None or OURS not in line.peers or FLOOR not in line.peers:
-            return NOT_MEASURED
+        if problem := lacking(line, OURS, FLOOR):
+            return problem
+        assert line is not None
         more = intervals.paired_difference(line.samples(OURS), line.samples(FLOOR))
         floor, ours = median(line, FLOOR), median(line)
         text = f"floor {words.time(floor)} {words.more(more.median)} = {words.time(ours)}"
@@ -46,8 +57,9 @@ def over_floor(allowed: float, **cell: object) -> Check:
 def at_most(limit: float, **cell: object) -> Check:
     def check(results: Results) -> Verdict:
         line = results.line(dtype="float32", **cell)
-        if line is None or OURS not in line.peers:
-            return NOT_MEASURED
+        if problem := lacking(line, OURS):
+            return problem
+        assert line is not None
         return bounded(_within(limit, line, median(line)), results, line, limit)
 
     return check
@@ -64,8 +76,9 @@ def faster(factor: float, peer: str, ours: str = OURS, **cell: object) -> Check:
 
     def check(results: Results) -> Verdict:
         line = results.line(**{"level": "python", "dtype": "float32", **cell})
-        if line is None or ours not in line.peers or peer not in line.peers:
-            return NOT_MEASURED
+        if problem := lacking(line, ours, peer):
+            return problem
+        assert line is not None
         ratio = intervals.paired_ratio(line.samples(peer), line.samples(ours))
         error = (line.slack(peer, ours) - 1) * ratio.median
         verdict = judged(words.ratio(ratio), ratio, error, lambda times: times >= factor)
@@ -95,7 +108,7 @@ def best_in_c(ranks: int) -> Check:
     """Every C cell is at least as fast as every MPI."""
 
     def check(results: Results) -> Verdict:
-        lines = (line for line in results.lines(level="c", ranks=ranks) if OURS in line.peers)
+        lines = results.lines(level="c", ranks=ranks)
         return every(lines, lambda line: [name for name in line.peers if name != OURS], _not_slower, 1)
 
     return check
@@ -104,7 +117,10 @@ def best_in_c(ranks: int) -> Check:
 def fastest_mpi(factor: float, operation: str, ranks: int, size: int) -> Check:
     def check(results: Results) -> Verdict:
         line = results.line(level="c", ranks=ranks, operation=operation, size=size)
-        if line is None or OURS not in line.peers or len(line.peers) < 2:
+        if problem := lacking(line, OURS):
+            return problem
+        assert line is not None
+        if len(line.peers) < 2:
             return NOT_MEASURED
         others = {name: line.summary(name) for name in line.peers if name != OURS}
         best = min(others, key=lambda name: others[name].median)  # type: ignore[union-attr]
@@ -161,8 +177,9 @@ def one_way(limit: float, size: int) -> Check:
 
     def check(results: Results) -> Verdict:
         line = results.line(style=OWN, operation="message", ranks=2, size=size)
-        if line is None or OURS not in line.peers:
-            return NOT_MEASURED
+        if problem := lacking(line, OURS):
+            return problem
+        assert line is not None
         gloo = line.quiet_ratio("gloo", OURS)
         return _within(limit, line, median(line) / 2, f"; gloo {words.ratio(gloo)}" if gloo else "")
 

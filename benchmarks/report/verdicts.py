@@ -5,28 +5,43 @@ from dataclasses import dataclass
 
 from benchmarks import intervals
 from benchmarks.intervals import Interval
-from benchmarks.peers import OURS, OURS_SHARED
+from benchmarks.peers import OUR_WAYS, OURS, OURS_SHARED
 from benchmarks.report import bounds, words
 from benchmarks.results import Line, Results
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """met: None where the run cannot tell. forbidden: missed, and no backend could have met it in this run."""
+    """met: None where the run cannot tell. forbidden: missed, and no backend could have met it in this run. noisy: so
+    many cells more that were too noisy to count."""
 
     measured: str
     met: bool | None
     forbidden: bool = False
+    noisy: int = 0
 
 
 NOT_MEASURED = Verdict("not in this run", None)
 TOO_NOISY = Verdict(words.NOISY, None)
 
 
-def usable(line: Line | None, *peers: str) -> Verdict | None:
-    """Why there is no number; None if there is."""
-    if line is None or any(peer not in line.peers for peer in peers):
+def lacking(line: Line | None, *peers: str) -> Verdict | None:
+    """Why there is no number of one of these; None if all have some. What of ours has failed has not met its target."""
+    if line is None:
         return NOT_MEASURED
+    for peer in peers:
+        if line.failed(peer):
+            return Verdict(f"{peer}: {line.problem(peer)}", False if peer in OUR_WAYS else None)
+        if peer not in line.peers:
+            return NOT_MEASURED
+    return None
+
+
+def usable(line: Line | None, *peers: str) -> Verdict | None:
+    """Why there is no number that the A/A gate lets pass; None if there is."""
+    if problem := lacking(line, *peers):
+        return problem
+    assert line is not None
     return None if all(line.quiet(peer) for peer in peers) else TOO_NOISY
 
 
@@ -57,11 +72,19 @@ def every(
     surely: float,
     bound: Callable[[Line, str], str] = lambda line, peer: "",
 ) -> Verdict:
-    """All lines against all their peers: how many are good, and which are not. A noisy cell counts only if ours is
-    `surely` times faster whatever the noise. `bound`: why no backend could make a cell good, or nothing."""
-    bad, count, noisy, forbidden = [], 0, 0, True
+    """All lines against all their peers: how many are good, and which are not, where ours has failed above all. A noisy
+    cell counts only if ours is `surely` times faster whatever the noise; with as many noisy ones as others there is no
+    answer. `bound`: why no backend could make a cell good, or nothing."""
+    bad: list[str] = []
+    count, noisy, forbidden = 0, 0, True
     for line in lines:
+        name = line.operation + (f" {words.size(line.size)}" if line.size else "")
         for peer in peers_of(line):
+            if OURS not in line.peers:
+                if line.failed(OURS):
+                    bad.append(f"{name} {line.problem(OURS)}")
+                    count, forbidden = count + 1, False
+                break
             if (slack := line.slack(OURS, peer)) > 1:
                 ratio = intervals.paired_ratio(line.samples(peer), line.samples(OURS))
                 sure = ratio.low / slack > surely
@@ -70,11 +93,12 @@ def every(
             count += 1
             if not good(line, peer):
                 ratio = intervals.paired_ratio(line.samples(peer), line.samples(OURS))
-                size = f" {words.size(line.size)}" if line.size else ""
                 why = bound(line, peer)
                 forbidden = forbidden and why != ""
-                bad.append(f"{line.operation}{size} {words.three(ratio.median)}x {peer}{why}")
+                bad.append(f"{name} {words.three(ratio.median)}x {peer}{why}")
     if count == 0:
         return TOO_NOISY if noisy else NOT_MEASURED
     text = f"{count - len(bad)} of {count} cells" + (f" ({noisy} too noisy)" if noisy else "")
-    return Verdict(text + (": not " + ", ".join(bad) if bad else ""), not bad, forbidden=bool(bad) and forbidden)
+    if bad:
+        return Verdict(f"{text}: not {', '.join(bad)}", False, forbidden)
+    return Verdict(text, True if noisy < count else None, noisy=noisy)
