@@ -71,8 +71,10 @@ class Level:
                 if len(both) == 2:
                     samples[name].append(both)
             rounds += 1
-        peers = {
-            name: {"wrong": made["wrong"], "samples": samples[name]} for name, made in ready.items() if samples[name]
+        peers = {  # ratios are paired by rounds: who failed in one of them has none here
+            name: {"wrong": made["wrong"], "samples": samples[name]}
+            for name, made in ready.items()
+            if name in self.running
         }
         size = actual_size(cell.operation, cell.dtype, self.ranks, cell.size)
         return {

@@ -4,6 +4,7 @@ import io
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -97,6 +98,28 @@ def test_a_library_that_fails_is_left_out_and_the_others_go_on() -> None:
         assert level.failed.keys() == {"broken", "mortal"}
     finally:
         level.end()
+
+
+@pytest.mark.timeout(300)
+def test_a_library_that_fails_in_the_middle_of_a_cell_has_no_part_in_its_ratios(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    level, turns = c_level.Level(2, [ours(), ours("mortal")]), iter(range(100))
+    ask = level._ask
+
+    def ask_and_kill(name: str, *words: object) -> dict[str, Any] | None:
+        if (name, words[0]) == ("mortal", "calls") and next(turns) == 3:  # of the second round
+            for process in level.running["mortal"].processes:
+                process.kill()
+        return ask(name, *words)
+
+    monkeypatch.setattr(level, "_ask", ask_and_kill)
+    try:
+        peers = level.measure(Cell("barrier", "c", "float32", 0), Limits(0.01, 3, 3))["peers"]
+    finally:
+        level.end()
+    assert level.failed.keys() == {"mortal"}
+    assert {name: len(peer["samples"]) for name, peer in peers.items()} == {"customccl": 3}
 
 
 def ours(name: str = "customccl") -> Library:
