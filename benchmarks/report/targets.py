@@ -65,9 +65,9 @@ def at_most(limit: float, **cell: object) -> Check:
     return check
 
 
-def _within(limit: float, line: Line, ours: float, more: str = "") -> Verdict:
-    """`ours`: a median of the line or a share of it. `more`: what is told as well."""
-    always, error = Interval(ours, ours, ours), (line.slack(OURS) - 1) * ours
+def _within(limit: float, line: Line, ours: float, more: str = "", way: str = OURS) -> Verdict:
+    """`ours`: a median of `way` in the line or a share of it. `more`: what is told as well."""
+    always, error = Interval(ours, ours, ours), (line.slack(way) - 1) * ours
     return judged(words.time(ours) + more, always, error, lambda time: time <= limit)
 
 
@@ -205,10 +205,12 @@ def over_c(allowed: float, size: int) -> Check:
 def as_fast_as_copies(results: Results) -> Verdict:
     line = results.line(style="direct", operation="all_reduce", ranks=2, dtype="float32", size=64 * MIB)
     rate = tables.copy_rate(results, 2, 64 * MIB)
-    if line is None or OURS_SHARED not in line.peers or rate is None:
+    if problem := lacking(line, OURS_SHARED):
+        return problem
+    if line is None or rate is None:
         return NOT_MEASURED
     copy, ours = 64 * MIB / rate / 1e9, median(line, OURS_SHARED)
-    verdict = Verdict(f"{words.time(ours)}; a copy takes {words.time(copy)}", ours <= 1.05 * copy)
+    verdict = _within(1.05 * copy, line, ours, f"; a copy takes {words.time(copy)}", OURS_SHARED)
     return bounded(verdict, results, line, 1.05 * copy, OURS_SHARED)
 
 

@@ -3,7 +3,7 @@
 import pytest
 from made_up import cell, made_up, peer
 
-from benchmarks.peers import FLOOR, OURS
+from benchmarks.peers import COPY, EXCHANGE, FLOOR, OURS, OURS_SHARED
 from benchmarks.report import aims
 from benchmarks.results import Results
 
@@ -67,3 +67,30 @@ def test_cells_too_noisy_to_count_are_named_and_as_many_as_the_others_are_no_ans
         for number in range(5)
     ]
     assert rows(made_up(cells))[BEST][1] == verdict
+
+
+@pytest.mark.parametrize("drift, verdict", [(1.0, "out of reach"), (1.5, "**missed**")])
+def test_what_is_out_of_reach_is_so_whatever_the_noise_of_the_proof(drift: float, verdict: str) -> None:
+    run = made_up([cell("all_reduce", 8, {OURS: peer(18.0), EXCHANGE: peer(13.0, drift=drift)}, ranks=4)])
+    told, judged = rows(run)["4 ranks, `dist.all_reduce` 8 B"]
+    assert judged == verdict, told
+
+
+@pytest.mark.parametrize(("handed", "verdict"), [(300_000, "**missed**"), (900_000, "out of reach")])
+def test_a_copy_is_no_proof_where_the_data_has_crossed_in_less(handed: int, verdict: str) -> None:
+    peers = {OURS: peer(2000.0), "gloo": peer(11_000.0), FLOOR: peer(3.0), COPY: peer(1900.0)}
+    run = made_up([cell("all_reduce", 16 << 20, peers)])
+    tensor = {"bytes": 16 << 20, "in_ns": handed, "out_ns": handed}
+    run.values["before"] = {**run.values["before"], "handover": [tensor]}
+    ((told, judged),) = [
+        rest for what, target, *rest in aims.rows(run) if (what, target) == ("`dist.all_reduce` 16 MiB", "11x gloo")
+    ]
+    assert judged == verdict, told
+    assert "memcpy" not in told
+
+
+@pytest.mark.parametrize(("drift", "verdict"), [(1.0, "reached"), (1.3, "?")])
+def test_tensors_of_the_backend_are_compared_with_copies_through_the_gate_too(drift: float, verdict: str) -> None:
+    run = made_up([cell("all_reduce", 64 << 20, {OURS_SHARED: peer(5800.0, drift=drift)}, style="direct")])
+    ((told, judged),) = [rest for _, target, *rest in aims.rows(run) if target == "as fast as concurrent copies"]
+    assert judged == verdict, told
