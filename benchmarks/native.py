@@ -66,8 +66,8 @@ def ping_pong_program() -> Path:
 
 def load_noop() -> ModuleType:
     """The backends that do next to nothing, built by torch's own extension builder (25 s the first time)."""
-    source = HERE / "noop" / "noop_backend.cpp"
-    return load_extension("benchmarks_noop", [source], ["-O2", f"-I{C_INTERFACE.parent}"], headers=[C_INTERFACE])
+    source, headers = HERE / "noop" / "noop_backend.cpp", [C_INTERFACE, HERE / "c" / "pin.h"]
+    return load_extension("benchmarks_noop", [source], ["-O2", f"-I{C_INTERFACE.parent}"], headers=headers)
 
 
 def load_extension(

@@ -228,7 +228,6 @@ static void map_region(const char* path) {
   const size_t bytes = kSyncSamples + (size_t)ranks * kMostCalls * sizeof(int64_t);
   region = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   if (region == MAP_FAILED) stop("cannot map its region");
-  spins = ranks <= sysconf(_SC_NPROCESSORS_ONLN) ? 20000 : 20;
 }
 
 static FILE* open_commands(const char* prefix) {
@@ -263,6 +262,7 @@ static void follow(FILE* commands) {
 int main(int argc, char** argv) {
   if (peer_start(&argc, &argv, &rank, &ranks) != 0) return 1;
   if (argc != 3) stop("usage: collectives REGION_FILE COMMANDS");
+  spins = ranks <= usable_processors() ? 20000 : 20;
   pin();
   map_region(argv[1]);
   FILE* commands = open_commands(argv[2]);

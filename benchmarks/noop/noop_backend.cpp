@@ -22,6 +22,7 @@
 #include <string>
 #include <utility>
 
+#include "../c/pin.h"
 #include "customccl.h"
 
 namespace {
@@ -124,7 +125,7 @@ class Flags {
     TORCH_CHECK(memory != MAP_FAILED, "no shared memory");
     words_ = static_cast<Word*>(memory);
     seen_.resize(static_cast<std::size_t>(size));
-    crowded_ = sysconf(_SC_NPROCESSORS_ONLN) < size;
+    crowded_ = usable_processors() < size;
   }
 
   void show(int to) { word(rank_, to).add_one(); }

@@ -1,8 +1,11 @@
-"""The small C programs of the benchmark."""
+"""What the benchmark compiles: small C programs, and backends that do next to nothing."""
 
 import subprocess
+import sys
+from pathlib import Path
 
 import psutil
+import pytest
 
 from benchmarks import native
 
@@ -19,3 +22,30 @@ def test_ranks_end_with_the_program_that_is_killed() -> None:
     for rank in alive:
         rank.kill()
     assert not alive
+
+
+EXCHANGES = """
+import os, sys, time
+import torch.distributed as dist
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+dist.init_process_group("gloo", store=dist.FileStore(sys.argv[1], 2), rank=int(sys.argv[2]), world_size=2)
+from benchmarks.peers import EXCHANGE, PEERS
+group = PEERS[EXCHANGE]().group
+dist.barrier(group=group)
+begin = time.process_time()
+for _ in range(500):
+    dist.barrier(group=group)
+print(time.process_time() - begin, flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.timeout(300)
+def test_flags_are_exchanged_on_one_processor_without_burning_time_slices(tmp_path: Path) -> None:
+    native.load_noop()
+    command = [sys.executable, "-c", EXCHANGES, str(tmp_path / "store")]
+    ranks = [
+        subprocess.Popen([*command, str(rank)], stdout=subprocess.PIPE, text=True, cwd=native.ROOT) for rank in (0, 1)
+    ]
+    seconds = [float(rank.communicate()[0]) for rank in ranks]
+    assert sum(seconds) < 0.2, seconds  # of processor time: half a slice each is four times that
