@@ -33,7 +33,7 @@ def _try(step: Callable[[], object]) -> str:
     except subprocess.CalledProcessError as error:
         lines = (error.stderr or error.stdout or "").strip().splitlines()
         return f"not installed: {Path(error.cmd[0]).name}: {lines[-1] if lines else error}"
-    except (OSError, RuntimeError, ImportError) as error:
+    except (OSError, RuntimeError, ImportError, tarfile.TarError, zipfile.BadZipFile) as error:
         return f"not installed: {error}"
     return "ready"
 
@@ -81,8 +81,23 @@ def _install_deepspeed() -> None:
     except FileNotFoundError:
         archive = _download(f"deepspeed=={DEEPSPEED}", "--no-binary", "deepspeed")[-1]
         with tarfile.open(archive) as tar:
-            tar.extractall(FOLDER, filter="data")
+            tar.extractall(_empty("unpacked"), filter="data")
+        _put(FOLDER / "unpacked" / f"deepspeed-{DEEPSPEED}", f"deepspeed-{DEEPSPEED}")
     load_deepspeed()
+
+
+def _empty(name: str) -> Path:
+    """A folder for what is not whole yet, without what was left there."""
+    shutil.rmtree(FOLDER / name, ignore_errors=True)
+    (FOLDER / name).mkdir(parents=True)
+    return FOLDER / name
+
+
+def _put(whole: Path, name: str) -> None:
+    """A peer is there whole or not at all: one that is found is not fetched again."""
+    shutil.rmtree(FOLDER / name, ignore_errors=True)
+    whole.rename(FOLDER / name)
+    shutil.rmtree(FOLDER / "unpacked", ignore_errors=True)
 
 
 def _install_intel_mpi() -> None:
@@ -91,16 +106,17 @@ def _install_intel_mpi() -> None:
         return
     except FileNotFoundError:
         pass
-    folder = FOLDER / f"impi-{INTEL_MPI}"
+    unpacked = _empty("unpacked")
     for package in ("impi-rt", "impi-devel"):
         wheel = _download(f"{package}=={INTEL_MPI}")[-1]
         with zipfile.ZipFile(wheel) as archive:
-            archive.extractall(FOLDER / "unpacked")
-    for data in sorted((FOLDER / "unpacked").glob("impi*.data/data")):
-        shutil.copytree(data, folder, dirs_exist_ok=True)
-    for program in (folder / "bin").iterdir():
+            archive.extractall(unpacked)
+    whole = unpacked / "whole"
+    for data in sorted(unpacked.glob("impi*.data/data")):
+        shutil.copytree(data, whole, dirs_exist_ok=True)
+    for program in (whole / "bin").iterdir():
         program.chmod(0o755)
-    shutil.rmtree(FOLDER / "unpacked")
+    _put(whole, f"impi-{INTEL_MPI}")
     intel_mpi()
 
 
