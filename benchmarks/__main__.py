@@ -13,6 +13,7 @@ from benchmarks.operations import ELEMENT_BYTES, OPERATIONS
 from benchmarks.peers import PEERS
 from benchmarks.plan import Plan
 from benchmarks.sampling import Limits
+from benchmarks.shared_region import MAX_RANKS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -71,7 +72,9 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
     """The preset with what the command line changes. ValueError for an unknown name."""
     make, usual_ranks = plan.PRESETS["full" if arguments.full else "big" if arguments.big else "quick"]
     ranks = _numbers("--ranks", arguments.ranks or usual_ranks)
-    made = make(ranks, [word.strip() for word in arguments.peers.split(";")])
+    if max(ranks) > MAX_RANKS:
+        raise ValueError(f"--ranks: at most {MAX_RANKS}")
+    made = make(ranks, _chosen(arguments.peers, [], PEERS, ";"))
     made.operations = _chosen(arguments.ops, made.operations, OPERATIONS)
     made.styles = _chosen(arguments.styles, made.styles, styles.STYLES)
     made.dtypes = _chosen(arguments.dtypes, made.dtypes, ELEMENT_BYTES)
@@ -104,13 +107,13 @@ def _numbers(option: str, text: str) -> list[int]:
     return numbers
 
 
-def _chosen(text: str | None, preset: list[str], known: Collection[str]) -> list[str]:
+def _chosen(text: str | None, preset: list[str], known: Collection[str], between: str = ",") -> list[str]:
     if text is None:
         return preset
-    words = [word.strip() for word in text.split(",") if word.strip()]
+    words = [word.strip() for word in text.split(between) if word.strip()]
     unknown = [word for word in words if word not in known]
     if unknown:
-        raise ValueError(f"unknown: {', '.join(unknown)}; known: {', '.join(known)}")
+        raise ValueError(f"unknown: {', '.join(unknown)}; known: {f'{between} '.join(known)}")
     return words
 
 
@@ -171,11 +174,13 @@ def _compare(chosen: argparse.Namespace, console: "Console") -> None:
 
     old, new = chosen.old, chosen.new
     if Path(old).is_file() and Path(new).is_file():
+        if unlike := compare.unlike(Path(old), Path(new)):
+            console.print(unlike, style="yellow", markup=False)
         lines = compare.files(Path(old), Path(new), chosen.reference)
     else:
-        sizes = _numbers("--sizes", chosen.sizes)
+        sizes, operations = _numbers("--sizes", chosen.sizes), _chosen(chosen.ops, [], OPERATIONS)
         sides = trees.built(old, console), trees.built(new, console)
-        lines = compare.trees(*sides, chosen.ops.split(","), sizes, chosen.ranks, chosen.rounds, console)
+        lines = compare.trees(*sides, operations, sizes, chosen.ranks, chosen.rounds, console)
     compare.show(lines, console)
 
 

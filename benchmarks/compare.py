@@ -26,9 +26,19 @@ class Compared:
     quiet: bool
 
 
+def unlike(old: Path, new: Path) -> str:
+    """What a reference cannot cancel; empty for two runs of machines of a kind."""
+    kinds = [f"{run.values['machine']['processor']}, {run.cores} cores" for run in map(results.load, (old, new))]
+    return (
+        "" if kinds[0] == kinds[1] else f"two machines, {' and '.join(kinds)}: the ratios tell of both and of the code"
+    )
+
+
 def files(old: Path, new: Path, reference: str) -> Iterator[Compared]:
-    """Cells that both results have; in each the time of `reference` cancels how fast the machine was."""
+    """Cells that both results have; in each the time of `reference` cancels how fast the machine was. ValueError if
+    there are none."""
     first, second = results.load(old), results.load(new)
+    found = False
     key = ("level", "style", "operation", "dtype", "ranks", "size")
     for line in first.lines():
         other = second.line(**{name: line.values[name] for name in key})
@@ -36,7 +46,10 @@ def files(old: Path, new: Path, reference: str) -> Iterator[Compared]:
             continue
         sides = [(side.samples(reference), side.samples(OURS)) for side in (line, other)]
         quiet = all(side.quiet(peer) for side in (line, other) for peer in (OURS, reference))
+        found = True
         yield Compared(_title(line.values), intervals.ratio_of_ratios(sides[0], sides[1]), quiet)
+    if not found:
+        raise ValueError(f"no cell in which both results have {OURS} and {reference}")
 
 
 def trees(

@@ -4,6 +4,7 @@ import gzip
 import json
 import math
 import re
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -137,9 +138,15 @@ class Results:
         return next((line for line in found if size * 0.9 <= line.size <= max(size * 1.1, size + 24)), None)
 
     def save(self, folder: Path) -> Path:
+        """A file is whole or not there."""
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{self.date.replace(':', '').replace('-', '')[:15]}-{self.preset}.json"
-        path.write_text(json.dumps(self.values, separators=(",", ":")) + "\n")
+        half = path.with_suffix(".half")
+        try:
+            half.write_text(json.dumps(self.values, separators=(",", ":")) + "\n")
+            half.rename(path)
+        finally:
+            half.unlink(missing_ok=True)
         return path
 
 
@@ -162,9 +169,13 @@ def kept() -> list[Results]:
 
 
 def load(path: Path) -> Results:
-    text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    values = json.loads(text)
-    if values.get("format") != FORMAT:
+    """ValueError for what is no results file of this version, or is not whole."""
+    found = path.read_bytes()
+    try:
+        values = json.loads(gzip.decompress(found) if path.suffix == ".gz" else found)
+    except (ValueError, EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(f"{path} is not whole, or no results file: {error}") from None
+    if not isinstance(values, dict) or values.get("format") != FORMAT:
         raise ValueError(f"{path} is no results file of this version of the benchmark")
     return Results(values)
 

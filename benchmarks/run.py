@@ -15,6 +15,7 @@ from benchmarks.results import FORMAT, Results
 
 def run(plan: Plan, out: Path, console: Console) -> Path:
     """Measures, saves, returns the file. What failed is in the file and on the console."""
+    out.mkdir(parents=True, exist_ok=True)  # refused now, not after ten minutes
     began, meter = time.monotonic(), machine.Meter()
     values: dict[str, Any] = {
         "format": FORMAT,

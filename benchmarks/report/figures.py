@@ -30,7 +30,7 @@ def colour(peer: str) -> str:
 
 def save(figure: Any, path: Path, title: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.suptitle(title)
+    figure.suptitle(title, parse_math=False)  # a processor may be called anything
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})
     plt.close(figure)

@@ -94,7 +94,8 @@ def write(all_results: Sequence[Results], path: Path) -> None:
     judged = zip(all_results, targets, strict=True)
     lines += _overview([(results, rows) for results, rows in judged if rows and results.preset != "big"])
     for number, results in enumerate(all_results):
-        folder = plots / results.name
+        same = sum(other.name == results.name for other in all_results[:number])
+        folder = plots / (f"{results.name}-{same + 1}" if same else results.name)
         figures = [headline.draw(results, folder if number else plots), details.draw(results, folder)]
         lines += _section(results, [_images(drawn, path.parent) for drawn in figures], targets[number])
     lines += ["## Definitions", "", DEFINITIONS, "", "## Method", "", METHOD, "", "## Measure it yourself", "", RERUN]
@@ -148,7 +149,7 @@ def _facts(values: dict[str, Any]) -> Iterator[str]:
         state = values[when]
         pairs = [f"{p['processors']} {p['round_trip_ns']:.0f} ns, {p['distance']}" for p in state["placement"][:4]]
         more = len(state["placement"]) - 4
-        pairs += [f"and {more} more pairs"] if more > 0 else []
+        pairs += [f"and {more} more pairs"] if more > 0 else [] if pairs else ["not measured, there is only one"]
         load = f"load average {state['load_average']:.1f}"
         yield f"- {when.title()} the run: {load}; round trip of a flag between processors {'; '.join(pairs)}."
     taken = values["cores_taken"]

@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks import __main__ as command_line
-from benchmarks import plan, styles
+from benchmarks import compare, plan, styles
 from benchmarks.operations import OPERATIONS
 from benchmarks.peers import PEERS
 from benchmarks.plan import Plan
@@ -101,3 +101,31 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
 
 def test_a_run_measures_every_peer_there_is() -> None:
     assert set(command_line.parser().parse_args(["run"]).peers.split(";")) == set(PEERS)
+
+
+@pytest.mark.parametrize(
+    "words, told",
+    [
+        (["run", "--peers", "customccl;glooo"], "unknown: glooo; known: customccl; gloo"),
+        (["run", "--ranks", "65"], "--ranks: at most 64"),
+        (["run", "--out", __file__], "exists"),
+        (["compare", ".", ".", "--ops", "all_reduce,all_redcue"], "unknown: all_redcue"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_before_anything_is(
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command_line.main(words) == 1
+    assert told in capsys.readouterr().err
+
+
+def test_operations_to_compare_may_have_spaces_between_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[object] = []
+
+    def trees(*arguments: object) -> list[compare.Compared]:
+        seen.extend(arguments)
+        return []
+
+    monkeypatch.setattr(compare, "trees", trees)
+    assert command_line.main(["compare", ".", ".", "--ops", "all_reduce, barrier"]) == 0
+    assert ["all_reduce", "barrier"] in seen

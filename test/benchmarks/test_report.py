@@ -8,7 +8,7 @@ from made_up import cell, made_up, peer, usual
 
 from benchmarks import results
 from benchmarks.peers import EXCHANGE, FLOOR, OURS, OURS_IN_C, OURS_SHARED, OURS_WIDE
-from benchmarks.report import aims, page
+from benchmarks.report import aims, headline, page
 from benchmarks.results import Results
 
 
@@ -232,6 +232,28 @@ def test_several_machines_have_their_targets_side_by_side(written: Path, tmp_pat
     expected = zip(aims.rows(first), aims.rows(second), strict=True)
     assert lines == [f"| {one[0]} | {one[1]} | {one[3]} | {other[3]} |" for one, other in expected]
     assert "machine by machine" not in written.read_text()
+
+
+@pytest.mark.usefixtures("quick_plots")
+def test_two_runs_of_one_machine_have_plots_each(tmp_path: Path) -> None:
+    page.write([made_up(usual()), made_up(usual()), made_up(usual())], tmp_path / "performance.md")
+    shown = re.findall(r"!\[[^]]+\]\(([^)]+)\)", (tmp_path / "performance.md").read_text())
+    assert len(set(shown)) == len(shown) == 6 and all((tmp_path / name).exists() for name in shown)
+
+
+def test_a_processor_may_be_called_anything(tmp_path: Path) -> None:
+    run = made_up(usual()[:1])
+    run.values["machine"]["processor"] = "CPU $x^_{ 2$ | <b> --"
+    for _, plot in headline.draw(run, tmp_path):
+        assert "CPU $x^_{ 2$ | &lt;b&gt; --, 2 cores" in plot.read_text()
+
+
+@pytest.mark.usefixtures("quick_plots")
+def test_one_processor_has_no_distance_to_another(tmp_path: Path) -> None:
+    run = made_up(usual())
+    run.values["before"] = run.values["after"] = {**run.values["before"], "placement": []}
+    page.write([run], tmp_path / "performance.md")
+    assert "between processors not measured, there is only one." in (tmp_path / "performance.md").read_text()
 
 
 @pytest.mark.usefixtures("quick_plots")
