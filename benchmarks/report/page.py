@@ -18,7 +18,9 @@ METHOD = """\
   belongs to no backend. The clock runs from there to the return of the call (for asynchronous ones, of the wait). Then
   they meet again.
 - A time is the maximum over ranks of each call; the tables show medians. Ratios are paired: median over rounds of (time
-  of the peer / time of customccl), with its 95 % bootstrap interval in brackets. Above 1, customccl is faster.
+  of the peer / time of customccl), with its 95 % bootstrap interval in brackets. Above 1, customccl is faster. Cells
+  that begin late at the C level, and the slowest ones, have three or four rounds: their interval is all that was seen,
+  and holds the true median three times in four (with three), not nineteen in twenty.
 - A/A gate: each backend is compared with itself, first half of each round against the second. Where that is not 1
   within 5 % (10 % where ranks outnumber cores), nor 1 in its interval, the tables say "machine too noisy". For
   customccl and the floor that interval must be narrow as well; what jitters by itself shows it in the interval of its
@@ -26,8 +28,9 @@ METHOD = """\
 - Python level: the thread that calls has a processor of its own where there is one for every rank; threads of the
   backends go where they like. Without that, one backend's wake-ups put both ranks on one processor for milliseconds,
   and whoever comes next pays. Steps (end to end) run as the system places them.
-- Results are checked at each size against a formula (Python: before and after timing); a wrong one has no numbers. No
-  sample is dropped, nothing is the best of several runs.
+- Results of operations are checked at each size against a formula (Python: before and after timing); a wrong one has
+  no numbers. Messages are checked once; steps, groups and the Communicator are timed only. No sample is dropped,
+  nothing is the best of several runs.
 - The floor is a c10d backend that does nothing but return a finished Work, as torch's CPU backends return one: what
   Python and c10d cost. A call that is not asynchronous need not return one, and then Python neither wraps it nor waits
   for it; customccl returns none, so it may take less than the floor. "Floor without a Work" is the floor of that.
@@ -38,25 +41,26 @@ METHOD = """\
   ones, or one call of a long one. Rounds, ratios and the A/A gate as above. The program pins ranks to the same cores
   for all libraries where every rank can have one. The launchers' own pinning is off, and Intel MPI is told to use
   shared memory; all else is as each library ships.
-- "of memcpy": time in which a rank could copy the bytes it must copy at least, over our time. `dist` calls of 16 MiB
-  and more: the ranks copy so much all at once, by turns with the peers, by the faster of plain and non-temporal stores.
-  The rest: at the speed of concurrent memcpys measured before the run. It exceeds 100 % where caches help more than
-  they help the copies."""
+- "of memcpy": time in which a rank could copy the bytes it must copy (reduce_scatter: read) at least, over our time.
+  `dist` calls of 16 MiB and more: the ranks copy so much all at once, by turns with the peers, by the faster of plain
+  and non-temporal stores. The rest: at the speed of concurrent memcpys measured before the run. It exceeds 100 % where
+  caches help more than they help the copies."""
 
 OVER_MACHINES = """\
 One run each. Virtual processors move between near and far cores, and neighbours use the same memory, so rows close to
 their target change from run to run; what was measured, and why something is out of reach, stands in each machine's
-section. "?": the machine was too noisy for an answer."""
+section. "(n too noisy)": so many cells of the row are not known. "?": not in that run, or the machine was too noisy."""
 
 UNDER_TARGETS = """\
-<sub>Out of reach: what no backend can spare, measured in the same run, takes longer than the target. A backend that
-only exchanges flags has every rank write one word to each other rank and wait for theirs; it checks, copies and
-returns nothing. Handing over: each of two processes copies from its memory into shared memory, and what the other put
-there over it, in pieces, in the fastest of 18 to 72 ways (size of the pieces, window, sides, kind of store, order of
-reading); or has the kernel copy it from the other's memory (process_vm_readv), if that is faster. Summing the tensors
-where they lie: each of two processes reads its half of both, in shared memory, and writes the sums into both, in the
-fastest of 8 ways (kind of store, order, size of the pages). (noisy): the A/A gate would not let a number pass, and no
-number within its error changes the answer.
+<sub>Out of reach: what no backend can spare, measured in the same run, takes longer than the target, even less its
+error where the A/A gate does not let flags or copies pass. A backend that only exchanges flags has every rank write one
+word to each other rank and wait for theirs; it checks, copies and returns nothing. Handing over: each of two processes
+copies from its memory into shared memory, and what the other put there over it, in pieces, in the fastest of 18 to 72
+ways (size of the pieces, window, sides, kind of store, order of reading); or has the kernel copy it from the other's
+memory (process_vm_readv), if that is faster. memcpy: each rank copies as many bytes as it must at least; no proof where
+two ranks hand over in less what they reduce. Summing the tensors where they lie: each of two processes reads its half
+of both, in shared memory, and writes the sums into both, in the fastest of 8 ways (kind of store, order, size of the
+pages). (noisy): the A/A gate would not let a number pass, and no number within its error changes the answer.
 C level, where it stands beside the floor: what a c10d backend takes more than the floor that only hands the tensor's
 address to the C interface, in turns with the other backends; the C tables repeat one call, so its data and code stay
 in the caches.</sub>"""
