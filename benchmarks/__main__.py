@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 PAGE = Path("docs/performance.md")
+LEAST_ROUNDS = 5  # to compare: of fewer, the whole range holds the true median less often
 WORKLOADS = ("ddp_step", "ddp_step_staged", "fsdp2_step", "fsdp2_step_shared", "token_loop", "new_group")
 
 
@@ -45,7 +46,9 @@ def _add_compare(compare: argparse.ArgumentParser) -> None:
     compare.add_argument("--ops", default="all_reduce,all_gather,broadcast,barrier", help="trees: what is measured")
     compare.add_argument("--sizes", default="8,4K,64K,1M,16M", help="trees")
     compare.add_argument("--ranks", type=int, default=2, help="trees")
-    compare.add_argument("--rounds", type=int, default=5, help="trees: how often each is started, times two")
+    compare.add_argument(
+        "--rounds", type=int, default=5, help="trees: how often each is started, times two; at least 5"
+    )
 
 
 def _add_run(run: argparse.ArgumentParser) -> None:
@@ -56,7 +59,7 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     run.add_argument("--ops", help=f"comma-separated; of {', '.join(OPERATIONS)}")
     run.add_argument("--sizes", help="S in bytes, comma-separated; 64K and 16M are understood")
     run.add_argument("--styles", help=f"comma-separated; of {', '.join(styles.STYLES)}")
-    run.add_argument("--dtypes", help=f"comma-separated; of {', '.join(ELEMENT_BYTES)}")
+    run.add_argument("--dtypes", help=f"comma-separated; of {', '.join(ELEMENT_BYTES)} (bfloat16: up to 13 ranks)")
     run.add_argument("--ranks", help="numbers of ranks, comma-separated (default: quick 2; full 2,4,8; big 2,4,8,16)")
     run.add_argument("--peers", default=";".join(PEERS), help=f"separated by semicolons; default {'; '.join(PEERS)}")
     run.add_argument("--workloads", help=f"comma-separated; of {', '.join(WORKLOADS)}")
@@ -178,6 +181,8 @@ def _compare(chosen: argparse.Namespace, console: "Console") -> None:
             console.print(unlike, style="yellow", markup=False)
         lines = compare.files(Path(old), Path(new), chosen.reference)
     else:
+        if chosen.rounds < LEAST_ROUNDS:
+            raise ValueError(f"--rounds: at least {LEAST_ROUNDS}; fewer give no 95 % interval")
         sizes, operations = _numbers("--sizes", chosen.sizes), _chosen(chosen.ops, [], OPERATIONS)
         sides = trees.built(old, console), trees.built(new, console)
         lines = compare.trees(*sides, operations, sizes, chosen.ranks, chosen.rounds, console)

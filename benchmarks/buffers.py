@@ -1,6 +1,6 @@
 """Tensors of one operation on one rank: what is written before each call, and what must stand in the outputs after it.
 
-Element i of rank r's input is (i mod 13) + r: small integers, exact in bfloat16 for the sums of 8 ranks, and different
+Element i of rank r's input is (i mod 13) + r: small integers, exact in bfloat16 for the sums of 13 ranks, and different
 per rank and position.
 """
 
@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from benchmarks.operations import COALESCED_TENSORS, actual_size, element_count, skewed_weights
+from benchmarks.operations import COALESCED_TENSORS, PERIOD, actual_size, element_count, skewed_weights
 
-PERIOD = 13
 Allocate = Callable[[int, torch.dtype], Tensor]
 
 

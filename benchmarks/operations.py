@@ -53,6 +53,14 @@ OPERATIONS = {
 
 COALESCED_TENSORS = 200
 ELEMENT_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+PERIOD = 13  # of the values in a tensor (buffers.py)
+_LARGEST_EXACT = {"float32": 1 << 24, "bfloat16": 1 << 8, "float16": 1 << 11}
+
+
+def sums_are_exact(dtype: str, ranks: int) -> bool:
+    """Whether the sums over so many ranks are whole numbers of this type on the way, too, whatever the order: else a
+    backend that rounds as its type must would be called wrong."""
+    return ranks * (PERIOD - 1) + ranks * (ranks - 1) // 2 <= _LARGEST_EXACT[dtype]
 
 
 def element_count(operation: str, dtype: str, ranks: int, size: int) -> int:

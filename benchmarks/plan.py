@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from benchmarks import styles
-from benchmarks.operations import COALESCED_TENSORS, ELEMENT_BYTES, OPERATIONS
+from benchmarks.operations import COALESCED_TENSORS, ELEMENT_BYTES, OPERATIONS, sums_are_exact
 from benchmarks.sampling import Limits
 
 KIB, MIB = 1024, 1024 * 1024
@@ -63,7 +63,8 @@ class Plan:
     def cells(self, ranks: int) -> list[Cell]:
         if ranks in self.detailed:
             workloads = [Cell(name, STEP, "float32", 0) for name in self.workloads]
-            return [*(cell for cell in self._all() if _fine(cell)), *self._own_cells(), *workloads]
+            fine = (cell for cell in self._all() if _fine(cell) and sums_are_exact(cell.dtype, ranks))
+            return [*fine, *self._own_cells(), *workloads]
         coarse = [cell for cell in self._all() if _coarse(cell)]
         return sorted(coarse, key=lambda cell: cell.operation != "all_reduce")  # first what matters most
 

@@ -109,6 +109,7 @@ def test_a_run_measures_every_peer_there_is() -> None:
         (["run", "--peers", "customccl;glooo"], "unknown: glooo; known: customccl; gloo"),
         (["run", "--ranks", "65"], "--ranks: at most 64"),
         (["run", "--out", __file__], "exists"),
+        (["compare", ".", ".", "--rounds", "1"], "--rounds: at least 5"),
         (["compare", ".", ".", "--ops", "all_reduce,all_redcue"], "unknown: all_redcue"),
     ],
 )
@@ -129,3 +130,8 @@ def test_operations_to_compare_may_have_spaces_between_them(monkeypatch: pytest.
     monkeypatch.setattr(compare, "trees", trees)
     assert command_line.main(["compare", ".", ".", "--ops", "all_reduce, barrier"]) == 0
     assert ["all_reduce", "barrier"] in seen
+
+
+def test_sums_that_a_type_cannot_hold_are_not_measured() -> None:
+    for ranks, dtypes in ((13, {"float32", "bfloat16", "float16"}), (14, {"float32", "float16"}), (64, {"float32"})):
+        assert {cell.dtype for cell in plan.full([ranks], list(PEERS)).cells(ranks)} == dtypes
