@@ -75,6 +75,7 @@ def test_a_signal_to_the_whole_process_group_leaves_the_report(tmp_path: Path) -
     assert not list(scratch.glob("conformance-*"))
 
 
+@pytest.mark.parametrize("module", ["broken_backend", "broken_backend.part"])
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -86,11 +87,11 @@ def test_a_signal_to_the_whole_process_group_leaves_the_report(tmp_path: Path) -
     ],
 )
 def test_a_module_that_cannot_be_imported_is_named_with_its_error(
-    text: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    text: str, told: str, module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "broken_backend.py").write_text(text)
     monkeypatch.syspath_prepend(str(tmp_path))
-    words = ["--backend", "toy", "--import", "broken_backend", "--case", CASE, "--out", str(tmp_path)]
+    words = ["--backend", "toy", "--import", module, "--case", CASE, "--out", str(tmp_path)]
     assert cli.main(words) == 1
     result = json.loads((tmp_path / "result.json").read_text())
     assert verdicts(result) == {CASE: "error"}
@@ -144,6 +145,8 @@ def test_an_all_reduce_that_kills_its_rank_is_no_verdict_for_other_operations(
     ("words", "told"),
     [
         (["--backend", "nosuch", "--import", "json"], "importing json registers no backend named 'nosuch'"),
+        (["--backend", "gloo", "--import", "json.nosuch"], "there is no module 'json.nosuch'"),
+        (["--backend", "gloo", "--pg-options", "json.nosuch:f"], "there is no module 'json.nosuch'"),
         (["--backend", "gloo", "--pg-options", "os:nosuch"], "'os:nosuch': there is no such function"),
         (["--backend", "gloo", "--pg-options", "os:getpgid"], "'os:getpgid' raised TypeError: "),
     ],

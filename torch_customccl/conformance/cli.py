@@ -104,8 +104,8 @@ def _parser() -> argparse.ArgumentParser:
 def _check_names(args: argparse.Namespace) -> None:
     """What is misspelt is the caller's mistake, and shall not be held against the backend."""
     for module in (*args.imports, *([args.pg_options.partition(":")[0]] if args.pg_options else [])):
-        try:
-            there = importlib.util.find_spec(module) is not None
+        try:  # the package only: to look for a module within it would import the package here
+            there = importlib.util.find_spec(module.partition(".")[0]) is not None
         except (ImportError, ValueError):
             there = False
         if not there:

@@ -109,7 +109,16 @@ def _options(spec: WorkerSpec) -> Any:
 
 def _options_function(spec: WorkerSpec) -> Any:
     module, _, function = spec.pg_options.partition(":")
-    return getattr(importlib.import_module(module), function, None)
+    return getattr(_imported(module), function, None)
+
+
+def _imported(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if f"{name}.".startswith(f"{error.name}."):
+            raise CallersMistakeError(f"there is no module {name!r} for {sys.executable} to import") from error
+        raise
 
 
 def _check_names(spec: WorkerSpec) -> None:
@@ -146,7 +155,7 @@ def _prepare(spec: WorkerSpec, rank: int) -> None:
     if spec.device == "cuda":
         torch.cuda.set_device(rank % torch.cuda.device_count())
     for name in spec.imports:
-        importlib.import_module(name)
+        _imported(name)
 
 
 def _raised(rank: int, error: BaseException) -> RankOutcome:
