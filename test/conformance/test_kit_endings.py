@@ -159,13 +159,28 @@ def test_what_the_caller_names_must_be_there_and_work(
     assert not (tmp_path / "result.json").exists()
 
 
-@pytest.mark.parametrize("sizes", ["two", "0", "2,-1"])
+@pytest.mark.parametrize("sizes", ["two", "0", "2,-1", ","])
 def test_world_sizes_that_are_none_are_told_by_the_option(
     sizes: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit, match=str(cli.USAGE)):
         cli.main(["--backend", "gloo", "--case", CASE, "--world-sizes", sizes, "--out", str(tmp_path)])
     assert f"argument --world-sizes: {sizes.split(',')[-1]!r} is not 1 or more" in capsys.readouterr().err
+
+
+def test_all_reports_are_written_where_the_locale_knows_ascii_only(tmp_path: Path) -> None:
+    (tmp_path / "foreign.py").write_text("raise RuntimeError('Gr\\u00f6\\u00dfe')\n")
+    out = tmp_path / "[/bold]"
+    words = ["--backend", "foreign", "--import", "foreign", "--case", CASE, "--out", str(out)]
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    ascii_only = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0", "PYTHONPATH": path}
+    command = [sys.executable, "-m", "torch_customccl.conformance", *words]
+    done = subprocess.run(command, env=os.environ | ascii_only, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
+    assert "Gr??e" in done.stdout and f"Reports: {out}/result.json" in done.stdout
+    for name in ("summary.md", "junit.xml"):
+        assert "Gr\u00f6\u00dfe" in (out / name).read_text(encoding="utf-8")
+    assert (out / "report.html").read_text(encoding="utf-8").rstrip().endswith("</html>")
 
 
 def test_a_device_that_is_not_there_is_not_held_against_the_backend(
@@ -181,6 +196,22 @@ def test_a_device_that_is_not_there_is_not_held_against_the_backend(
 def test_the_version_of_a_backend_of_torch_is_torchs(backend: str) -> None:
     assert environment.product(backend, ())["version"] == f"torch {torch.__version__}"
     assert environment.product("cpu:pytest", ())["version"] == environment.product("pytest", ())["version"] != "unknown"
+
+
+def test_a_kit_installed_within_another_repository_has_no_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kit = tmp_path / "venv/environment.py"
+    kit.parent.mkdir()
+    kit.touch()
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "commit", "-qm", "theirs", "--allow-empty"], check=True)
+    monkeypatch.setattr(environment, "__file__", str(kit))
+    assert environment.git_revision() == ""
+    subprocess.run([*git, "add", str(kit)], check=True)
+    subprocess.run([*git, "commit", "-qm", "a source tree of the kit"], check=True)
+    assert environment.git_revision() != ""
 
 
 def test_a_report_that_cannot_be_written_is_known_before_the_run(

@@ -161,6 +161,7 @@ def test_an_official_run_allows_no_filter_and_is_three_runs() -> None:
         (["--backend", "gloo", "--import", "nosuchmodule"], "there is no module 'nosuchmodule'"),
         (["--backend", "gloo", "--pg-options", "nosuchmodule:f"], "there is no module 'nosuchmodule'"),
         (["--backend", "gloo", "--pg-options", "json"], "write MODULE:FUNCTION"),
+        (["--backend", "gloo", "--profile", "core,"], "no profile named ''"),
         (["--backend", "nosuchbackend"], "no backend is named 'nosuchbackend'"),
         (["--backend", "gloo", "--expected", "/nosuchfile"], "/nosuchfile"),
         (["--backend", "gloo", "--selftest-score", "/nosuchfile"], "/nosuchfile"),

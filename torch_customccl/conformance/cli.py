@@ -69,7 +69,7 @@ def count(text: str) -> int:
 
 
 def _sizes(text: str) -> tuple[int, ...]:
-    return tuple(count(number) for number in text.split(",") if number)
+    return tuple(count(number) for number in text.split(","))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -121,7 +121,7 @@ def _check_names(args: argparse.Namespace) -> None:
 
 
 def _request(args: argparse.Namespace) -> Request:
-    profiles = tuple(name for name in args.profile.split(",") if name)
+    profiles = tuple(args.profile.split(",")) if args.profile else ()
     for name in profiles:
         if name not in PROFILES:
             raise ValueError(f"no profile named {name!r}; there are {', '.join(PROFILES)}")
@@ -231,7 +231,7 @@ def _matrix(words: list[str], console: Console) -> int:
     if args.check:
         return _stale(args, page, loaded)
     if args.out:
-        args.out.write_text(page)
+        args.out.write_text(page, encoding="utf-8")
     else:
         print(page)
     return 0
@@ -239,7 +239,7 @@ def _matrix(words: list[str], console: Console) -> int:
 
 def _stale(args: argparse.Namespace, page: str, kept: list[result.Result]) -> int:
     lines = matrix.stale(kept, result.load(args.against)) if args.against else []
-    if args.out and args.out.read_text() != page:
+    if args.out and args.out.read_text(encoding="utf-8") != page:
         lines.append(f"{args.out} is not what these results give; write it again")
     for line in lines:
         print(line)
@@ -251,7 +251,7 @@ def _contract(words: list[str], console: Console) -> int:
     parser.add_argument("--out", type=Path)
     args = parser.parse_args(words)
     if args.out:
-        args.out.write_text(contract.as_markdown())
+        args.out.write_text(contract.as_markdown(), encoding="utf-8")
     else:
         print(contract.as_markdown())
     return 0

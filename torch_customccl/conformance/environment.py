@@ -64,18 +64,16 @@ def product(backend: str, imports: tuple[str, ...]) -> dict[str, Any]:
 
 
 def git_revision() -> str:
-    """The commit of the kit's source tree, if it is one."""
+    """The commit of the kit's source tree, if it is one: an installed kit may lie within another's repository."""
+    git = ["git", "-C", str(Path(__file__).parent)]
+    words = (["ls-files", "--error-unmatch", Path(__file__).name], ["rev-parse", "--short", "HEAD"])
     try:
-        done = subprocess.run(
-            ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"],
-            capture_output=True,
-            text=True,
-            timeout=5,
-            check=False,
+        known, head = (
+            subprocess.run([*git, *each], capture_output=True, text=True, timeout=5, check=False) for each in words
         )
-    except OSError:
+    except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout.strip()
+    return head.stdout.strip() if known.returncode == 0 else ""
 
 
 @cache

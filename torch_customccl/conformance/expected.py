@@ -52,7 +52,7 @@ def load(path: Path) -> list[Expectation]:
 
 def _parse(path: Path) -> Any:
     try:
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8")
         if path.suffix == ".json":
             return json.loads(text)
         try:

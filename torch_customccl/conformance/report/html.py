@@ -35,8 +35,8 @@ def render(results: list[Result]) -> str:
         results=results,
         columns=[column(each) for each in results],
         data=text,
-        script=(_HERE / "page.js").read_text(),
-        style=(_HERE / "page.css").read_text(),
+        script=(_HERE / "page.js").read_text(encoding="utf-8"),
+        style=(_HERE / "page.css").read_text(encoding="utf-8"),
     )
 
 

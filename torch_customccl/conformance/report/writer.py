@@ -34,7 +34,7 @@ def write_all(made: Result, folder: Path, packed: bool) -> None:
     """result.json, junit.xml, summary.md, report.html; ``packed``: also all of them as one zip."""
     folder.mkdir(parents=True, exist_ok=True)
     result.save(made, folder / "result.json")
-    (folder / "summary.md").write_text(markdown.as_markdown(made))
+    (folder / "summary.md").write_text(markdown.as_markdown(made), encoding="utf-8")
     junit.save(made, folder / "junit.xml")
     write_html([made], folder / "report.html")
     if packed:
@@ -47,11 +47,12 @@ def write_all(made: Result, folder: Path, packed: bool) -> None:
 def write_html(results: list[Result], path: Path) -> None:
     """One self-contained page; without jinja2 there is none."""
     if html.available():
-        path.write_text(html.render(results))
+        path.write_text(html.render(results), encoding="utf-8")
 
 
 def print_summary(made: Result, folder: Path, console: Console) -> None:
     """The Markdown summary on the terminal, and where the rest lies."""
     text = markdown.as_markdown(made)
     console.print(Markdown(text) if console.is_terminal else Text(text), soft_wrap=True)
-    console.print(f"Reports: {folder}/result.json, summary.md, junit.xml, report.html")
+    page = ", report.html" if html.available() else ""
+    console.print(f"Reports: {folder}/result.json, summary.md, junit.xml{page}", markup=False, soft_wrap=True)
