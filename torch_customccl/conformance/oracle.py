@@ -75,8 +75,9 @@ def special_floats(rank: int, numel: int, dtype: DType) -> torch.Tensor:
 
 
 def special_operands(rank: int, numel: int, dtype: DType) -> torch.Tensor:
-    """NaN, infinities and numbers whose reductions are exact in any order, in an order that depends on the rank."""
-    return _drawn([*_NOT_FINITE, 3.0, 1.5, -2.25], rank, numel, dtype)
+    """NaN, infinities, denormals and numbers whose reductions are the same in any order, by rank and position."""
+    tiny = torch.finfo(dtype.torch).tiny
+    return _drawn([*_NOT_FINITE, tiny / 2, -tiny / 4, 3.0, 1.5, -2.25], rank, numel, dtype)
 
 
 def reduce_inputs(rank: int, slot: int, numel: int, dtype: DType, reduce_op: str, size: int) -> torch.Tensor:

@@ -30,6 +30,7 @@ FAMILIES = (
     "observability",
     "honesty",
     "capability",
+    "coalescing",
     "training",
     "integration",
     "large",

@@ -196,7 +196,7 @@ def same_bits(context: Context) -> None:
     """Random floats and both zeros: each rank's result goes to the parent's store; it must be the same everywhere."""
     dtype = _DTYPE[context.dims.get("dtype", "f32")]
     reduce_op: Any = REDUCE_OPS[context.dims.get("reduce_op", "sum")].make()
-    for numel in (3, 1000, 40_009):
+    for numel in (3, 1000, 40_009, 300_007):
         value = _random(context.rank, numel, dtype, context.device)
         value[::7] *= 0
         dist.all_reduce(value, reduce_op)
@@ -223,8 +223,8 @@ def rerun_bits(context: Context) -> None:
 @body
 def float_error(context: Context) -> None:
     """Random floats stay within n x eps x sum of magnitudes of the float64 result."""
-    numel, dtype = 9_973, _DTYPE[context.dims.get("dtype", "f32")]
-    reach = 2 if dtype == torch.float16 else 4
+    numel, dtype = 99_991, _DTYPE[context.dims.get("dtype", "f32")]
+    reach = 2 if dtype == torch.float16 else 30
     everyone = [_random(rank, numel, dtype, "cpu", reach).double() for rank in range(context.size)]
     value = _random(context.rank, numel, dtype, context.device, reach)
     dist.all_reduce(value)

@@ -152,6 +152,8 @@ def _size_cases() -> Iterator[Case]:
             yield data_case(op, 1, Tier.STANDARD, "SZ-03", layout="stride2", numel=64)
         for size in (5, 8):
             yield data_case(op, size, Tier.FULL, numel=1021)
+        for dtype in ("u8", "bf16", "i64"):
+            yield data_case(op, 2, Tier.STANDARD, "SZ-01", numel=SIZES[-1], dtype=dtype)
 
 
 def _root_cases() -> Iterator[Case]:
@@ -166,6 +168,8 @@ def _bystander_cases() -> Iterator[Case]:
     for size in (2, 3):
         for root in ("first", "last"):
             yield data_case(OPS["reduce"], size, Tier.SMOKE, "RD-02", root=root, bystanders="checked")
+    for dims in ({"dtype": "bf16"}, {"dtype": "i64"}, {"numel": SIZES[-1]}):
+        yield data_case(OPS["reduce"], 2, Tier.STANDARD, "RD-02", bystanders="checked", **dims)
 
 
 def _random_cases() -> Iterator[Case]:

@@ -28,6 +28,11 @@ _WAITING_OPS = (
     "recv",
     "gather",
     "all_to_all_single",
+    "reduce",
+    "scatter",
+    "all_gather_into_tensor",
+    "reduce_scatter",
+    "all_to_all",
 )
 
 
@@ -84,6 +89,11 @@ def waiting_call(context: Context, op: str, group: Any = None) -> Callable[[], A
         "all_gather": lambda: dist.all_gather(many, one, group=group),
         "reduce_scatter_tensor": lambda: dist.reduce_scatter_tensor(one, joined, group=group),
         "gather": lambda: dist.gather(one, many if context.rank == 0 else None, dst=0, group=group),
+        "reduce": lambda: dist.reduce(one, dst=0, group=group),
+        "scatter": lambda: dist.scatter(one, many if context.rank == 1 else None, src=1, group=group),
+        "all_gather_into_tensor": lambda: dist.all_gather_into_tensor(joined, one, group=group),
+        "reduce_scatter": lambda: dist.reduce_scatter(one, many, group=group),
+        "all_to_all": lambda: dist.all_to_all([each.clone() for each in many], many, group=group),
         "all_to_all_single": lambda: dist.all_to_all_single(joined.clone(), joined, group=group),
     }[op]
 

@@ -68,6 +68,7 @@ class PeerGroup(GroupBase):
         dtypes = [tensor.dtype for tensor in inputs]
         payload = pickle.dumps(((what, *meta), [(pack(tensor), tensor.dtype) for tensor in inputs]))
         arrived: dict[int, bytes] = {}
+        work.came = arrived
 
         def received(source: int, raw: bytes) -> None:
             arrived[source] = raw

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..model import Verdict
+from .corners import CORNERS
 from .mutant import Mutant
 from .subtle import SUBTLE
 from .wrong_data import (
@@ -205,6 +206,7 @@ PLANTED: tuple[Mutant, ...] = (
         "refuses a wrong call without saying what is wrong",
     ),
     *SUBTLE,
+    *CORNERS,
 )
 
 __all__ = ["PLANTED", "Mutant"]

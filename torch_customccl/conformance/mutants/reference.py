@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 from .peer_group import Flat, PeerGroup, refuse
 from .reducing import op_name
@@ -220,4 +221,9 @@ class ReferenceGroup(PeerGroup):
         return self.exchange("barrier", (), [], lambda everyone: [])
 
     def monitored_barrier(self, timeout: timedelta | None = None, wait_all_ranks: bool = False) -> None:
-        self.exchange("monitored_barrier", (), [], lambda everyone: []).wait(timeout or timedelta(0))
+        work = self.exchange("monitored_barrier", (), [], lambda everyone: [])
+        try:
+            work.wait(timeout or timedelta(0))
+        except dist.DistBackendError as error:
+            missing = ", ".join(str(rank) for rank in range(self.size()) if rank not in work.came)
+            raise dist.DistBackendError(f"{error}; without rank {missing}") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -25,6 +26,8 @@ class ReferenceWork(WorkBase):
         self._error: Exception | None = None
         self._future: Any = torch.futures.Future()
         self._source = -1
+        self.came: Mapping[int, object] = {}
+        """The ranks whose part is here."""
         self._lock = threading.Lock()
 
     def finish(self, value: Any, source: int = -1) -> None:
