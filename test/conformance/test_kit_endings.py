@@ -159,6 +159,29 @@ def test_what_the_caller_names_must_be_there_and_work(
     assert not (tmp_path / "result.json").exists()
 
 
+def test_every_group_gets_the_options_that_the_backend_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "choosy.py").write_text(
+        "import torch.distributed as dist\n"
+        "from torch_customccl.conformance.mutants.reference import ReferenceGroup\n"
+        "class Options:\n"
+        "    _timeout = None\n"
+        "def create(made, options):\n"
+        "    if type(options) is not Options:\n"
+        "        raise TypeError(f'{options!r} are no Options')\n"
+        "    return ReferenceGroup(made.store, made.group_rank, made.group_size, made.timeout)\n"
+        "dist.Backend.register_backend('choosy', create, extended_api=True, devices=['cpu'])\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    out, path = tmp_path / "out", os.pathsep.join([str(tmp_path), *sys.path])
+    words = ["--backend", "choosy", "--import", "choosy", "--pg-options", "choosy:Options", "--out", str(out)]
+    words += ["--env", f"PYTHONPATH={path}"]
+    made = ["group/all_reduce/half/ws4", "groups/store/file/ws2", "fault/after_failure/timeout/ws2"]
+    made += ["groups/new_subgroups/by_size/ws4", "integration/device_mesh/ws4", "devices/init/named/ws2"]
+    made += ["fault/exit/no_destroy/ws2", "integration/torchrun/ws2"]
+    assert cli.main([*words, *(word for case in made for word in ("--case", case))]) == 0
+    assert verdicts(json.loads((out / "result.json").read_text())) == dict.fromkeys(made, "pass")
+
+
 @pytest.mark.parametrize("sizes", ["two", "0", "2,-1", ","])
 def test_world_sizes_that_are_none_are_told_by_the_option(
     sizes: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -22,6 +22,7 @@ import torch
 import torch.distributed as dist
 
 from .context import Context
+from .group_options import in_all_groups
 from .model import Case, CheckFailedError, RankOutcome
 from .registry import BODIES, load
 
@@ -55,6 +56,8 @@ def serve(pipe: Connection, spec: WorkerSpec, rank: int) -> None:
         _prepare(spec, rank)
         _check_names(spec)
         load()
+        if spec.pg_options:
+            in_all_groups(spec.backend, lambda: _options(spec))
         if spec.init:
             init_group(spec, rank)
         pipe.send(("ready", None))
@@ -86,7 +89,6 @@ def make_store(spec: WorkerSpec) -> dist.Store:
 
 def init_group(spec: WorkerSpec, rank: int, suffix: str = "") -> None:
     """Make the default group of the tested backend."""
-    options = _options(spec)
     store = make_store(spec)
     dist.init_process_group(
         backend=spec.backend,
@@ -94,13 +96,10 @@ def init_group(spec: WorkerSpec, rank: int, suffix: str = "") -> None:
         rank=rank,
         world_size=spec.world_size,
         timeout=timedelta(seconds=spec.op_timeout_s),
-        pg_options=options,
     )
 
 
 def _options(spec: WorkerSpec) -> Any:
-    if not spec.pg_options:
-        return None
     try:
         return _options_function(spec)()
     except Exception as error:

@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 
 from ..context import Context
+from ..group_options import SCRIPT
 from ..model import Case, Verdict
 from ..registry import body, family
 from .training import close, use_case
@@ -152,12 +153,13 @@ def with_python_group(context: Context) -> None:
         close(context, [summed, sent, exchanged], [*want, torch.cat(parts)], "by way of a group written in Python")
 
 
-_SCRIPT = """
+_SCRIPT = f"""
 import importlib, sys
 import torch, torch.distributed as dist
-for name in sys.argv[2:]:
+{SCRIPT}
+for name in sys.argv[3:]:
     importlib.import_module(name)
-dist.init_process_group(sys.argv[1])
+dist.init_process_group(sys.argv[1], pg_options=options_of(sys.argv[2]))
 value = torch.ones(3)
 dist.all_reduce(value)
 assert value[0].item() == dist.get_world_size(), value
@@ -182,6 +184,7 @@ def with_torchrun(context: Context) -> None:
                 "2",
                 str(script),
                 context.backend,
+                context.spec.pg_options,
                 *context.spec.imports,
             ],
             capture_output=True,

@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 
 from ..context import Context
+from ..group_options import SCRIPT
 from ..leftovers import forgotten_names, snapshot
 from ..model import Case, CheckFailedError, Tier, Verdict
 from ..registry import body, family
@@ -41,15 +42,16 @@ def generate() -> Iterator[Case]:
     yield fault_case("leftovers/kill/ws2", "FT-08", "leaves_nothing_killed", 2, may_die=(1,))
 
 
-_SCRIPT = """
+_SCRIPT = f"""
 import importlib, sys
 from datetime import timedelta
 import torch, torch.distributed as dist
-backend, path, rank, size, seconds, *modules = sys.argv[1:]
+{SCRIPT}
+backend, options, path, rank, size, seconds, *modules = sys.argv[1:]
 for name in modules:
     importlib.import_module(name)
 dist.init_process_group(backend, store=dist.FileStore(path, int(size)), rank=int(rank), world_size=int(size),
-                        timeout=timedelta(seconds=float(seconds)))
+                        timeout=timedelta(seconds=float(seconds)), pg_options=options_of(options))
 value = torch.ones(10)
 dist.all_reduce(value)
 print("sum", value[0].item())
@@ -65,6 +67,7 @@ def leaves_without_destroy(context: Context) -> None:
         "-c",
         _SCRIPT,
         spec.backend,
+        spec.pg_options,
         f"{spec.directory}/script-store",
         str(context.rank),
         str(context.size),
