@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ import torch
 
 from torch_customccl.conformance import cli, environment, session
 from torch_customccl.conformance.model import Case, CaseResult
+from torch_customccl.conformance.report import junit
 from torch_customccl.conformance.report.result import Result
 from torch_customccl.conformance.runner import Runner
 from torch_customccl.conformance.selftest import MODULE, judge_backend
@@ -204,6 +206,21 @@ def test_all_reports_are_written_where_the_locale_knows_ascii_only(tmp_path: Pat
     for name in ("summary.md", "junit.xml"):
         assert "Gr\u00f6\u00dfe" in (out / name).read_text(encoding="utf-8")
     assert (out / "report.html").read_text(encoding="utf-8").rstrip().endswith("</html>")
+
+
+def test_a_full_disk_keeps_no_half_report_and_the_verdict_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def half(made: object, path: Path) -> None:
+        path.write_text("<testsu")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(junit, "save", half)
+    assert cli.main(["--backend", "gloo", "--case", CASE, "--out", str(tmp_path)]) == cli.HARNESS
+    told = capsys.readouterr()
+    assert f"the reports in {tmp_path} are not all there" in told.err and "No space left" in told.err
+    assert "gloo" in told.out and "Reports:" not in told.out
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["result.json", "summary.md"]
 
 
 def test_a_device_that_is_not_there_is_not_held_against_the_backend(

@@ -187,7 +187,11 @@ def _run(words: list[str], console: Console) -> int:
         made = run(request, console, stop)
         if score is not None:
             made["mutation_score"] = score
-        writer.write_all(made, args.out, packed=args.official)
+        try:
+            writer.write_all(made, args.out, packed=args.official)
+        except OSError as error:  # a full disk; what was found is told all the same
+            writer.print_summary(made, None, Console())
+            raise ChildProcessError(f"the reports in {args.out} are not all there: {error}") from error
         writer.print_summary(made, args.out, Console())
     return INTERRUPTED if "interrupted" in made["suite"]["unofficial_because"] else result.exit_code(made)
 
