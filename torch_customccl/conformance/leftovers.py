@@ -9,6 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 _SHM = Path("/dev/shm")
 _SETTLE_S = 1.0
 
@@ -30,6 +32,14 @@ def snapshot() -> Snapshot:
     threads = len(os.listdir(tasks)) if tasks.is_dir() else threading.active_count()
     folder = Path("/proc/self/fd")
     return Snapshot(names, threads, len(os.listdir(folder)) if folder.is_dir() else 0, _children())
+
+
+def resident_bytes(device: torch.device | str) -> int:
+    """What this process holds: memory of the device, or its own pages in RAM beside what it shares with others."""
+    if torch.device(device).type == "cuda":
+        return torch.cuda.memory_allocated(device)
+    _, resident, shared, *_ = Path("/proc/self/statm").read_text().split()
+    return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _children() -> int:

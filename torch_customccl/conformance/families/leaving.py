@@ -16,7 +16,7 @@ import torch.distributed as dist
 
 from ..context import Context
 from ..group_options import SCRIPT
-from ..leftovers import forgotten_names, snapshot
+from ..leftovers import forgotten_names, resident_bytes, snapshot
 from ..model import Case, CheckFailedError, Tier, Verdict
 from ..registry import body, family
 from ..worker import init_group
@@ -39,6 +39,7 @@ def generate() -> Iterator[Case]:
     yield fault_case(
         "leftovers/normal/ws2", "FT-08", "leaves_nothing", 2, Tier.SMOKE, setup={"init": False, "cost_s": 2.0}
     )
+    yield fault_case("leftovers/memory/ws2", "FT-10", "keeps_no_memory", 2, setup={"deadline_s": 20.0})
     yield fault_case("leftovers/kill/ws2", "FT-08", "leaves_nothing_killed", 2, may_die=(1,))
 
 
@@ -159,6 +160,34 @@ def leaves_nothing(context: Context) -> None:
     context.expect(
         late.children - early.children < 6,
         f"child processes grew from {early.children} to {late.children} in {_LIVES} lives",
+        Verdict.LEAK,
+    )
+
+
+_LARGE, _ROUNDS = 1 << 20, 16  # f32: 4 MiB each
+
+
+@body
+def keeps_no_memory(context: Context) -> None:
+    """Operations on tensors that the caller lets go of: this process must not grow by all of them."""
+
+    def round() -> None:
+        value = torch.ones(_LARGE, device=context.device)
+        dist.all_reduce(value)
+        work = dist.all_reduce(value, async_op=True)
+        if work is not None:
+            work.wait()
+        dist.broadcast(torch.ones(_LARGE, device=context.device), src=0)
+
+    for _ in range(4):
+        round()
+    before = resident_bytes(context.device)
+    for _ in range(_ROUNDS):
+        round()
+    grown = resident_bytes(context.device) - before
+    context.expect(
+        grown < 4 * _LARGE * _ROUNDS * 3 // 4,
+        f"{grown >> 20} MiB more after {_ROUNDS} rounds with tensors of {4 * _LARGE >> 20} MiB that nobody holds",
         Verdict.LEAK,
     )
 

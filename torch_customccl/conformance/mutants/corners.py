@@ -9,6 +9,7 @@ from .wrong_corners import (
     FlushesDenormals,
     ForgetsEndOfBf16,
     GathersFirstOnly,
+    KeepsTensors,
     LeaksDescriptors,
     ManyBitsDiffer,
     NamesNobody,
@@ -81,6 +82,13 @@ CORNERS: tuple[Mutant, ...] = (
         Verdict.LEAK,
         ("fault/leftovers/normal/ws2",),
         "broadcast leaves a descriptor open",
+    ),
+    Mutant(
+        "mutant_keeps_tensors",
+        KeepsTensors,
+        Verdict.LEAK,
+        ("fault/leftovers/memory/ws2",),
+        "broadcast keeps its tensor for ever",
     ),
     Mutant(
         "mutant_names_nobody",

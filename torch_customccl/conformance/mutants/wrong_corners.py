@@ -107,6 +107,14 @@ class LeaksDescriptors(ReferenceGroup):
         return super().broadcast(tensors, opts)
 
 
+class KeepsTensors(ReferenceGroup):
+    """Each broadcast remembers its tensor for ever."""
+
+    def broadcast(self, tensors: list[torch.Tensor], opts: Any) -> ReferenceWork:
+        self._kept = [*getattr(self, "_kept", ()), *tensors]
+        return super().broadcast(tensors, opts)
+
+
 class NamesNobody(ReferenceGroup):
     """monitored_barrier says how long it waited, but not for whom."""
 
