@@ -6,25 +6,21 @@ backends nothing changes.
 """
 
 import contextlib
-import functools
 from collections.abc import Iterator
 from typing import Any
 
-import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
 from torch_customccl._own_groups import is_ours, was_asked_for
-
-_MARK = "_customccl_ends_in_good_order"
+from torch_customccl._wrapping import Function, wrap
 
 
 def install() -> None:
     """Wrap torch's function, once."""
-    leaving = getattr(c10d, "_coalescing_manager", None)
-    if leaving is None or hasattr(leaving, _MARK):
-        return
+    wrap(c10d, "_coalescing_manager", _in_good_order)
 
-    @functools.wraps(leaving)
+
+def _in_good_order(leaving: Function) -> Function:
     @contextlib.contextmanager
     def _coalescing_manager(group: Any = None, device: Any = None, async_ops: bool = False) -> Iterator[Any]:
         coalesced = c10d._get_default_group() if group is None else group
@@ -37,10 +33,7 @@ def install() -> None:
                 _give_up(coalesced, device)
             raise
 
-    setattr(_coalescing_manager, _MARK, True)
-    c10d._coalescing_manager = _coalescing_manager
-    if getattr(dist, "_coalescing_manager", None) is leaving:
-        dist._coalescing_manager = _coalescing_manager
+    return _coalescing_manager
 
 
 def _give_up(group: Any, device: Any) -> None:

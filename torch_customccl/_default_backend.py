@@ -9,31 +9,28 @@ when the string names us, else gloo when it names gloo. From 2.14 torch looks th
 wrapped.
 """
 
-import functools
 from typing import Any
 
 import torch.distributed.distributed_c10d as c10d
 
 from torch_customccl._autoload import NAME
 from torch_customccl._loader import torch_minor
-
-_MARK = "_customccl_repairs_default_backend"
+from torch_customccl._wrapping import Function, wrap
 
 
 def install() -> None:
     """Wrap torch's helper, once, in the versions that need it."""
-    helper = getattr(c10d, "_new_process_group_helper", None)
-    if helper is None or torch_minor() not in ("2.11", "2.12", "2.13") or hasattr(helper, _MARK):
-        return
+    if torch_minor() in ("2.11", "2.12", "2.13"):
+        wrap(c10d, "_new_process_group_helper", _with_default_backend)
 
-    @functools.wraps(helper)
+
+def _with_default_backend(helper: Function) -> Function:
     def with_default_backend(*args: Any, **kwargs: Any) -> Any:
         result = helper(*args, **kwargs)
         repair(result[0])
         return result
 
-    setattr(with_default_backend, _MARK, True)
-    c10d._new_process_group_helper = with_default_backend
+    return with_default_backend
 
 
 def repair(group: Any) -> None:

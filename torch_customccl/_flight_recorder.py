@@ -5,15 +5,14 @@ of its own, and the two functions that dump torch's are wrapped to add it. It is
 TORCH_NCCL_TRACE_BUFFER_SIZE) is set. From 2.15 on torch records every backend itself and nothing is wrapped.
 """
 
-import functools
 import json
 import pickle
 import sys
 from typing import Any
 
 from torch_customccl._loader import torch_minor
+from torch_customccl._wrapping import Function, wrap
 
-_MARK = "_customccl_adds_its_flights"
 _MAPS = ("pg_config", "pg_status")
 
 
@@ -21,12 +20,12 @@ def install() -> None:
     """Wrap torch's functions, once, in the versions that need it."""
     from torch._C import _distributed_c10d
 
-    c10d: Any = _distributed_c10d
-    dump = getattr(c10d, "_dump_fr_trace", None)
-    if dump is None or torch_minor() not in ("2.11", "2.12", "2.13", "2.14") or hasattr(dump, _MARK):
-        return
+    if torch_minor() in ("2.11", "2.12", "2.13", "2.14"):
+        wrap(_distributed_c10d, "_dump_fr_trace", _with_ours)
+        wrap(_distributed_c10d, "_dump_fr_trace_json", _with_ours_json)
 
-    @functools.wraps(dump)
+
+def _with_ours(dump: Function) -> Function:
     def with_ours(
         includeCollectives: bool = True,  # noqa: N803 (torch's names)
         includeStackTraces: bool | None = None,  # noqa: N803
@@ -36,15 +35,14 @@ def install() -> None:
         torchs: bytes = dump(includeCollectives, **{name: value for name, value in given.items() if value is not None})
         return _merged(torchs, pickle, includeCollectives, includeStackTraces is not False, bool(onlyActive))
 
-    setattr(with_ours, _MARK, True)
-    c10d._dump_fr_trace = with_ours
-    dump_json = c10d._dump_fr_trace_json
+    return with_ours
 
-    @functools.wraps(dump_json)
+
+def _with_ours_json(dump_json: Function) -> Function:
     def with_ours_json(includeCollectives: bool = True, onlyActive: bool = False) -> bytes:  # noqa: N803
         return _merged(dump_json(includeCollectives, onlyActive), json, includeCollectives, False, onlyActive)
 
-    c10d._dump_fr_trace_json = with_ours_json
+    return with_ours_json
 
 
 def _merged(torchs: bytes, form: Any, collectives: bool, stacks: bool, only_active: bool) -> bytes:

@@ -5,24 +5,20 @@ operation, also those that gloo serves, so for them the function is called as if
 nothing changes.
 """
 
-import functools
 from typing import Any
 
-import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
 from torch_customccl._own_groups import was_asked_for
-
-_MARK = "_customccl_serves_its_groups"
+from torch_customccl._wrapping import Function, wrap
 
 
 def install() -> None:
     """Wrap torch's function, once."""
-    refusing = getattr(c10d, "monitored_barrier", None)
-    if refusing is None or hasattr(refusing, _MARK):
-        return
+    wrap(c10d, "monitored_barrier", _serving_our_groups)
 
-    @functools.wraps(refusing)
+
+def _serving_our_groups(refusing: Function) -> Function:
     def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
         if not was_asked_for(group):
             return refusing(group, timeout, wait_all_ranks)  # type: ignore[no-any-return]
@@ -35,7 +31,4 @@ def install() -> None:
         chosen.monitored_barrier(timeout, wait_all_ranks=wait_all_ranks)
         return None
 
-    setattr(monitored_barrier, _MARK, True)
-    c10d.monitored_barrier = monitored_barrier
-    if getattr(dist, "monitored_barrier", None) is refusing:
-        dist.monitored_barrier = monitored_barrier
+    return monitored_barrier

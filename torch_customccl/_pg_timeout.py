@@ -3,23 +3,21 @@
 `torch.distributed.breakpoint` and some trainers use it. Newer torch forwards the time to every backend.
 """
 
-import functools
 from typing import Any
 
 import torch.distributed.distributed_c10d as c10d
 
 from torch_customccl._own_groups import is_ours
-
-_MARK = "_customccl_takes_the_timeout"
+from torch_customccl._wrapping import Function, wrap
 
 
 def install() -> None:
     """Wrap torch's function, once, in the versions that need it."""
-    ignoring = getattr(c10d, "_set_pg_timeout", None)
-    if ignoring is None or hasattr(c10d, "set_timeout") or hasattr(ignoring, _MARK):
-        return
+    if not hasattr(c10d, "set_timeout"):
+        wrap(c10d, "_set_pg_timeout", _reaching_our_groups)
 
-    @functools.wraps(ignoring)
+
+def _reaching_our_groups(ignoring: Function) -> Function:
     def _set_pg_timeout(timeout: Any, group: Any = None) -> None:
         if not is_ours(group):
             return ignoring(timeout, group)  # type: ignore[no-any-return]
@@ -27,5 +25,4 @@ def install() -> None:
         chosen.set_timeout(timeout)
         return None
 
-    setattr(_set_pg_timeout, _MARK, True)
-    c10d._set_pg_timeout = _set_pg_timeout
+    return _set_pg_timeout
