@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <memory>
 
+#include "base/cache_line.h"
 #include "base/call.h"
 #include "kernels/reduce.h"
 #include "kernels/strided.h"
@@ -26,12 +27,11 @@ class Scratch {
 
  private:
   std::byte* block(std::size_t index) {
-    if (memory_ == nullptr) memory_ = std::make_unique<std::byte[]>(2 * kBytes + kAlign);
+    if (memory_ == nullptr) memory_ = std::make_unique<std::byte[]>(2 * kBytes + kCacheLine);
     auto address = reinterpret_cast<std::uintptr_t>(memory_.get());
-    address = (address + kAlign - 1) / kAlign * kAlign;
+    address = (address + kCacheLine - 1) / kCacheLine * kCacheLine;
     return reinterpret_cast<std::byte*>(address) + index * kBytes;
   }
-  static constexpr std::size_t kAlign = 64;
   std::unique_ptr<std::byte[]> memory_;
   std::unique_ptr<std::byte[]> read_;
 };

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/cache_line.h"
 #include "kernels/runs.h"
 #include "kernels/streaming.h"
 #include "kernels/strings.h"
@@ -21,7 +22,7 @@ namespace {
 constexpr std::size_t kLong = 64 << 10;
 
 // Bytes from dst to where a line begins.
-std::size_t before_line(const std::byte* dst) { return -reinterpret_cast<std::uintptr_t>(dst) % kLine; }
+std::size_t before_line(const std::byte* dst) { return -reinterpret_cast<std::uintptr_t>(dst) % kCacheLine; }
 
 // Across a mesh, lines so far ahead come to be written meanwhile: peers' caches hold them where this is staging. (docs/measured-decisions.md)
 constexpr std::size_t kAhead = 512;
@@ -30,9 +31,9 @@ constexpr std::size_t kWorthFetching = 8 << 10;
 // Plain stores by registers, where memcpy would use string instructions. Those crawl where the target does not begin a line, and
 // where a line comes from another core's cache (docs/measured-decisions.md). At least a line.
 [[gnu::target("avx2")]] void copy_by_registers(std::byte* dst, const std::byte* src, std::size_t bytes, Origin origin) {
-  constexpr std::size_t kStep = 2 * kLine;
+  constexpr std::size_t kStep = 2 * kCacheLine;
   const std::size_t head = before_line(dst);
-  std::memcpy(dst, src, kLine);
+  std::memcpy(dst, src, kCacheLine);
   dst += head;
   src += head;
   bytes -= head;
@@ -42,7 +43,7 @@ constexpr std::size_t kWorthFetching = 8 << 10;
     for (; at + kStep <= end; at += kStep) {
       if (fetch) {
         fetch_to_write(dst + at + kAhead);
-        fetch_to_write(dst + at + kAhead + kLine);
+        fetch_to_write(dst + at + kAhead + kCacheLine);
       }
       const __m256i* from = reinterpret_cast<const __m256i*>(src + at);
       __m256i* to = reinterpret_cast<__m256i*>(dst + at);
@@ -62,7 +63,7 @@ constexpr std::size_t kWorthFetching = 8 << 10;
 // The first line apart, so that whole ones follow.
 void copy_lines_by_string(std::byte* dst, const std::byte* src, std::size_t bytes) {
   const std::size_t head = before_line(dst);
-  std::memcpy(dst, src, kLine);
+  std::memcpy(dst, src, kCacheLine);
   copy_by_string(dst + head, src + head, bytes - head);
 }
 
@@ -78,12 +79,12 @@ void streaming_copy(std::byte* dst, const std::byte* src, std::size_t bytes, [[m
 #if defined(__x86_64__)
   // A partly written line would be combined with its old bytes by a slow read, so both ends are plain.
   const std::size_t head = std::min(bytes, before_line(dst));
-  const std::size_t lines = (bytes - head) / kLine;
-  const std::size_t done = head + lines * kLine;
+  const std::size_t lines = (bytes - head) / kCacheLine;
+  const std::size_t done = head + lines * kCacheLine;
   if (head != 0) std::memcpy(dst, src, head);
   std::size_t at = 0, end = 0;
-  for (Runs runs(lines * kLine, origin, kRunStep); runs.next(at, end);) {
-    stream_lines(dst + head + at, src + head + at, (end - at) / kLine);
+  for (Runs runs(lines * kCacheLine, origin, kRunStep); runs.next(at, end);) {
+    stream_lines(dst + head + at, src + head + at, (end - at) / kCacheLine);
   }
   if (done != bytes) std::memcpy(dst + done, src + done, bytes - done);
 #else

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "base/cache_line.h"
 #include "base/dtype.h"
 #include "base/reduce_op.h"
 #include "kernels/elements.h"
@@ -148,9 +149,9 @@ inline constexpr std::size_t kTwinStep = 4096;
                                                 std::size_t end) {
 #if defined(__x86_64__)
   if (hints.store == Store::kStreaming) {
-    const std::size_t lines = (end - begin) / kLine;
+    const std::size_t lines = (end - begin) / kCacheLine;
     stream_lines(hints.twin + begin, dst + begin, lines);
-    begin += lines * kLine;
+    begin += lines * kCacheLine;
   }
 #endif
   if (end - begin >= kTwinStep && strings_write_lines()) {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 
+#include "base/cache_line.h"
 #include "kernels/origin.h"
 
 #if defined(__x86_64__)
@@ -13,13 +14,11 @@
 namespace customccl::kernels {
 
 #if defined(__x86_64__)
-inline constexpr std::size_t kLine = 64;
-
 // dst is line-aligned. Non-temporal stores have no portable spelling, hence intrinsics. 16-byte ones suffice: four in a
 // row fill a write-combining buffer, and that buffer is the limit. Zen 4, GB/s with 16- / 32- / 64-byte stores: 24.2 /
 // 24.2 / 23.7 at 16 KiB, 27.9 / 27.5 / 27.8 at 256 KiB, 15.6 / 17.9 / 17.4 (within noise) at 64 MiB.
 [[gnu::always_inline]] inline void stream_lines(std::byte* dst, const std::byte* src, std::size_t lines) {
-  for (std::size_t i = 0; i < lines; ++i, dst += kLine, src += kLine) {
+  for (std::size_t i = 0; i < lines; ++i, dst += kCacheLine, src += kCacheLine) {
     const __m128i* from = reinterpret_cast<const __m128i*>(src);
     __m128i* to = reinterpret_cast<__m128i*>(dst);
     const __m128i a = _mm_loadu_si128(from);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/cache_line.h"
 #include "kernels/row_walk.h"
 #include "kernels/streaming.h"
 
@@ -68,7 +69,7 @@ class Mover {
 
  private:
   static constexpr auto kSize = static_cast<std::int64_t>(size);
-  static constexpr std::int64_t kLine = 64;
+  static constexpr auto kLine = static_cast<std::int64_t>(kCacheLine);
   // Rows, and columns, of a tile. Rows a power of two apart share a cache set, which holds 8 lines.
   static constexpr std::int64_t kTile = 8;
   // Shorter rows are not worth the call of memcpy, or the partly written lines of streaming.

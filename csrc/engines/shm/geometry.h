@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "base/cache_line.h"
 #include "base/dtype.h"
 
 // How tensors are cut into chunks. Pure arithmetic that every rank does alike.
 
 namespace customccl::shm {
 
-inline constexpr std::size_t kCacheLine = 64;
 inline constexpr std::size_t kMaxMembers = 256;
 
 constexpr std::size_t ceil_div(std::size_t a, std::size_t b) { return (a + b - 1) / b; }

@@ -25,7 +25,7 @@ constexpr std::size_t kWindowOfPieces = 4;
 }  // namespace
 
 bool RingWriter::fits(std::size_t bytes) {
-  const std::uint64_t end = position_ + bytes + PacketRing::kLine;  // and the line to be zeroed
+  const std::uint64_t end = position_ + bytes + kCacheLine;  // and the line to be zeroed
   if (end - consumed_ <= capacity_) return true;
   consumed_ = ring_->consumed.load(std::memory_order_acquire);
   return end - consumed_ <= capacity_;
@@ -81,8 +81,7 @@ void RingWriter::publish(const PacketHeader& header, const PacketRing::Extra& ex
 void RingWriter::prefetch_next() const {
   if (payload_ < kFetchFrom || payload_ > fetch_up_to()) return;
   // Not the first line: its reader looks at it.
-  for (std::size_t done = PacketRing::kLine; done < PacketRing::kLine + payload_; done += PacketRing::kLine)
-    prefetch(done);
+  for (std::size_t done = kCacheLine; done < kCacheLine + payload_; done += kCacheLine) prefetch(done);
 }
 
 void RingWriter::commit(const PacketHeader& header, const PacketRing::Extra& extra, std::size_t length) {
@@ -100,7 +99,7 @@ void RingWriter::commit(const PacketHeader& header, const PacketRing::Extra& ext
 
 void RingReader::read_ahead(const std::byte* payload, std::size_t bytes) {
   if (bytes > kReadAhead) return;
-  for (std::size_t i = 0; i < bytes; i += PacketRing::kLine) __builtin_prefetch(payload + i);
+  for (std::size_t i = 0; i < bytes; i += kCacheLine) __builtin_prefetch(payload + i);
 }
 
 bool RingReader::front(PacketHeader& header, const std::byte*& payload) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/cache_line.h"
 #include "engines/packet_port.h"
 #include "platform/clock.h"
 #include "platform/cpu.h"
@@ -24,8 +25,6 @@
 namespace customccl::shm {
 
 struct PacketRing {
-  static constexpr std::size_t kLine = 64;
-
   // What only the two ends of the ring know of a packet.
   struct Extra {
     std::uint16_t place = 0;  // where its payload lies, if not behind the frame (shuttles.h)
@@ -81,10 +80,10 @@ struct PacketRing {
 
   // Where in a packet its payload begins.
   static constexpr std::size_t payload_offset(std::size_t payload) {
-    return sizeof(Frame) + payload <= kLine ? sizeof(Frame) : kLine;
+    return sizeof(Frame) + payload <= kCacheLine ? sizeof(Frame) : kCacheLine;
   }
   static constexpr std::size_t footprint(std::size_t payload, std::size_t capacity) {
-    return (payload_offset(payload) + payload + gap(payload, capacity) + kLine - 1) / kLine * kLine;
+    return (payload_offset(payload) + payload + gap(payload, capacity) + kCacheLine - 1) / kCacheLine * kCacheLine;
   }
   std::byte* data() { return reinterpret_cast<std::byte*>(this + 1); }
 };

@@ -19,9 +19,7 @@ class ShmPacketPort final : public PacketPort {
 
   std::size_t max_payload() const override { return capacity_ / 4; }
   // Eight packets fill a ring without a gap.
-  std::size_t stream_payload() const override {
-    return capacity_ / 8 / PacketRing::kLine * PacketRing::kLine - PacketRing::kLine;
-  }
+  std::size_t stream_payload() const override { return capacity_ / 8 / kCacheLine * kCacheLine - kCacheLine; }
   [[gnu::hot]] Store begin_data(int to, std::size_t bytes) override;
   [[gnu::hot]] std::byte* reserve(int to, std::size_t bytes, bool data) override {
     Channel& there = channel(to);

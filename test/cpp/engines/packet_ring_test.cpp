@@ -160,7 +160,7 @@ TEST(PacketRing, UsesItsFirstPlacesAgainForSmallPacketsThatAreReadAtOnce) {
   const auto offset_of_next = [&] { return static_cast<std::size_t>(writer.reserve(1000) - memory.ring()->data()); };
   std::uint64_t number = 0;
   for (; number < 1000; ++number) {
-    ASSERT_LT(offset_of_next(), kWindow + PacketRing::kLine);
+    ASSERT_LT(offset_of_next(), kWindow + kCacheLine);
     ASSERT_TRUE(send(writer, number, 1000));
     ASSERT_TRUE(take(reader, number, 1000));
   }
@@ -187,7 +187,7 @@ TEST(PacketRing, UsesFourWindowsAgainForPiecesWhoseReaderKeepsUp) {
   std::uint64_t number = 0;
   ASSERT_TRUE(send(writer, number, kPiece));
   for (; number < 100; ++number) {  // always one unread
-    ASSERT_LT(offset_of_next(), 4 * kWindow + PacketRing::kLine);
+    ASSERT_LT(offset_of_next(), 4 * kWindow + kCacheLine);
     ASSERT_TRUE(send(writer, number + 1, kPiece));
     ASSERT_TRUE(take(reader, number, kPiece));
   }

@@ -6,15 +6,17 @@
 #include <span>
 #include <vector>
 
+#include "base/cache_line.h"
+
 namespace customccl::test {
 
 // Memory that starts `misalignment` bytes into a cache line, filled with a pattern and guarded on both sides.
 class Guarded {
  public:
   explicit Guarded(std::size_t bytes, std::size_t misalignment = 0)
-      : storage_(bytes + 2 * kGuard + 2 * kLine, kPattern), bytes_(bytes) {
+      : storage_(bytes + 2 * kGuard + 2 * kCacheLine, kPattern), bytes_(bytes) {
     const auto address = reinterpret_cast<std::uintptr_t>(storage_.data()) + kGuard;
-    begin_ = kGuard + (kLine - address % kLine) % kLine + misalignment;
+    begin_ = kGuard + (kCacheLine - address % kCacheLine) % kCacheLine + misalignment;
   }
 
   std::byte* data() { return storage_.data() + begin_; }
@@ -30,8 +32,7 @@ class Guarded {
   static constexpr std::byte kPattern{0xa5};
 
  private:
-  static constexpr std::size_t kLine = 64;
-  static constexpr std::size_t kGuard = 2 * kLine;
+  static constexpr std::size_t kGuard = 2 * kCacheLine;
 
   std::ptrdiff_t offset(std::size_t index) const { return static_cast<std::ptrdiff_t>(begin_ + index); }
 
