@@ -5,6 +5,7 @@ and must cost next to nothing; register() is what torch 2.14 and later call when
 """
 
 import atexit
+import functools
 import sys
 from typing import Any
 
@@ -27,9 +28,15 @@ def register() -> None:
         return
     # A list, not "cpu": torch up to 2.13 iterates over a string letter by letter.
     dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu"])
-    atexit.register(_end)
+    await_end_of_python()
     _mend_torch()
     _register_with_dist2()
+
+
+@functools.cache
+def await_end_of_python() -> None:
+    """Once per process: as soon as the name is registered, with the shim where it never is (no autoload of torch's)."""
+    atexit.register(_end)
 
 
 def _end() -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from urllib.parse import unquote, urlparse
 
+from torch_customccl._autoload import await_end_of_python
 from torch_customccl._version import __version__
 
 FOLDER = Path(__file__).resolve().parent
@@ -58,6 +59,7 @@ def load() -> ModuleType:
     minor = torch_minor()
     if minor not in shims():
         raise RuntimeError(_no_shim(minor))
+    await_end_of_python()
     try:
         return importlib.import_module(f"torch_customccl._shim_{minor.replace('.', '_')}")
     except ImportError as error:

@@ -48,6 +48,19 @@ def test_what_is_public_is_listed_without_being_loaded(tmp_path):
     )
 
 
+@pytest.mark.parametrize("autoload", ["0", "1"])
+def test_the_end_of_python_is_awaited_once_also_where_torch_is_told_to_load_no_backends(tmp_path, autoload):
+    said = run_python(
+        """
+        from torch_customccl._loader import load
+        load().python_ends = lambda: print("it ends")
+        """,
+        tmp_path,
+        TORCH_DEVICE_BACKEND_AUTOLOAD=autoload,
+    )
+    assert said == "it ends\n"
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_data_loader_workers_load_no_library(tmp_path, method):
     script = tmp_path / "loader.py"
