@@ -17,7 +17,14 @@ def memory_of(tensor: Any) -> tuple[int, Any, int]:
         if tensor.is_cpu and tensor.is_contiguous() and not tensor.is_neg():
             dtype = tensor.dtype
             if not (dtype.is_complex and tensor.is_conj()):
-                return tensor.numel(), dtype, tensor.data_ptr()
+                count = tensor.numel()
+                needed = (tensor.storage_offset() + count) * dtype.itemsize
+                if needed <= tensor.untyped_storage().nbytes() or count == 0:
+                    return count, dtype, tensor.data_ptr()
+                raise ValueError(
+                    f"the tensor, of shape {tuple(tensor.shape)}, needs a storage of {needed} bytes and has one of "
+                    f"{tensor.untyped_storage().nbytes()}: it was made smaller, or resize_() of the tensor failed"
+                )
     except (AttributeError, RuntimeError) as error:
         raise TypeError(
             f"expected a dense CPU tensor, or an address with count and dtype; got {type(tensor).__name__} ({error})"

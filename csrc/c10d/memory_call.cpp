@@ -3,6 +3,7 @@
 #include <torch/csrc/autograd/python_variable.h>
 
 #include "c10d/python_lock.h"
+#include "c10d/tensor_checks.h"
 #include "c10d/types.h"
 #include "capi/customccl.h"
 
@@ -19,6 +20,9 @@ int all_reduce_memory(std::uintptr_t communicator, const pybind11::handle& objec
   if (!is_plain(tensor) || !tensor.is_contiguous()) return kNotPlain;
   const auto dtype = static_cast<customccl_dtype>(dtype_of(tensor.scalar_type()));
   const auto count = static_cast<std::size_t>(tensor.numel());
+  const std::size_t element = tensor.itemsize();
+  const std::size_t begin = static_cast<std::size_t>(tensor.storage_offset()) * element;
+  if (C10_UNLIKELY(reach_beyond(tensor.storage(), begin, count, element))) check_memory(tensor);
   void* data = tensor.mutable_data_ptr();
   const pybind11::gil_scoped_release release;
   const int code = customccl_all_reduce(reinterpret_cast<customccl_comm*>(communicator), data, data, count, dtype,

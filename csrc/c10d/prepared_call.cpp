@@ -31,9 +31,8 @@ std::byte* first_element(const at::Tensor& tensor, std::size_t element, bool out
     return nullptr;
   }
   const std::size_t begin = static_cast<std::size_t>(tensor.storage_offset()) * element;
-  std::size_t bytes = 0;
-  const bool too_many = __builtin_mul_overflow(static_cast<std::size_t>(tensor.numel()), element, &bytes);
-  if (C10_UNLIKELY(too_many || begin + bytes > storage.nbytes())) check_memory(tensor);
+  if (C10_UNLIKELY(reach_beyond(storage, begin, static_cast<std::size_t>(tensor.numel()), element)))
+    check_memory(tensor);
   return static_cast<std::byte*>(data) + begin;
 }
 

@@ -12,6 +12,12 @@ namespace customccl::torch_shim {
 // torch makes storages smaller below their tensors, and a resize_() that fails leaves the new sizes.
 void check_memory(const at::Tensor& tensor);
 
+// Whether `count` elements of `element` bytes, from byte `begin` on, take more than the storage has.
+inline bool reach_beyond(const c10::Storage& storage, std::size_t begin, std::size_t count, std::size_t element) {
+  std::size_t bytes = 0;
+  return __builtin_mul_overflow(count, element, &bytes) || begin + bytes > storage.nbytes();
+}
+
 // Whether two of its elements share memory, as in an expanded tensor.
 bool overlaps_itself(const at::Tensor& tensor);
 

@@ -8,7 +8,30 @@ from processes import communicators
 
 from torch_customccl.communicator import Communicator
 
+
+def cut() -> torch.Tensor:
+    """Eight elements in the memory of four."""
+    tensor = torch.ones(8)
+    tensor.untyped_storage().resize_(16)
+    return tensor
+
+
 REFUSED = {
+    "too little memory": (
+        lambda comm: comm.allreduce(cut()),
+        ValueError,
+        "needs a storage of 32 bytes and has one of 16",
+    ),
+    "too little memory to read": (
+        lambda comm: comm.broadcast(cut()),
+        ValueError,
+        "needs a storage of 32 bytes and has",
+    ),
+    "too little memory to write": (
+        lambda comm: comm.allgather(cut(), torch.ones(4)),
+        ValueError,
+        "needs a storage of 32 bytes and has one of 16",
+    ),
     "not contiguous": (lambda comm: comm.allreduce(torch.ones(4, 4).t()), ValueError, r"shape \(4, 4\), is not contig"),
     "another device": (lambda comm: comm.allreduce(torch.ones(2, device="meta")), ValueError, "is on meta"),
     "sparse": (lambda comm: comm.allreduce(torch.eye(2).to_sparse()), TypeError, "a dense CPU tensor"),
