@@ -158,7 +158,10 @@ void CustomBackend::registerOnCompletionHook(std::function<void(std::shared_ptr<
   watched_.store(true, std::memory_order_release);
 }
 
-void CustomBackend::waitForPendingWorks() { hook_->wait_for_pending(*group_); }
+void CustomBackend::waitForPendingWorks() {
+  hook_->wait_for_pending(*group_);
+  stay_if_python_ends();
+}
 
 #ifdef C10D_BACKEND_HAS_HOOKS
 void CustomBackend::registerAbortHook(std::int64_t id, ::c10d::AbortHook hook) {

@@ -5,6 +5,7 @@
 
 #include "c10d/backend.h"
 #include "c10d/errors.h"
+#include "c10d/python_lock.h"
 #include "host/host_arena.h"
 #include "host/tensor_memory.h"
 #include "platform/log.h"
@@ -52,11 +53,14 @@ std::unordered_map<std::string, std::uint64_t> CustomBackend::getMemoryStats() {
 }
 
 void CustomBackend::suspend() {
-  if (const Status status = group_->suspend(); !status.ok()) fail(status);
+  const Status status = group_->suspend();
+  stay_if_python_ends();
+  if (!status.ok()) fail(status);
 }
 
 void CustomBackend::resume() {
   const Status status = group_->resume();
+  stay_if_python_ends();
   if (status.ok()) return;
   // No room for the memory: nothing was sent, the group waits for another resume().
   if (status.code == Code::kSystem && group_->health().ok()) throw_status(status);

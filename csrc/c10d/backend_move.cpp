@@ -198,9 +198,11 @@ void CustomBackend::monitoredBarrier(const ::c10d::BarrierOptions& options, bool
   try {
     monitored_barrier(*group_, stated ? to_limit(options.timeout) : group_->limit_of(Call()), wait_all_ranks);
   } catch (...) {
+    stay_if_python_ends();
     abort_hooks_->run();
     throw;
   }
+  stay_if_python_ends();
 }
 
 }  // namespace customccl::torch_shim

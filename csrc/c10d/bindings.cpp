@@ -105,7 +105,11 @@ void bind(py::module_& module) {
           "any other call: no dispatcher, no list, no options, no Work.")
       .def(
           "drain",
-          [](CustomBackend& backend, std::chrono::milliseconds limit) { return backend.group()->drain(limit); },
+          [](CustomBackend& backend, std::chrono::milliseconds limit) {
+            const bool ended = backend.group()->drain(limit);
+            stay_if_python_ends();
+            return ended;
+          },
           py::arg("limit"), py::call_guard<py::gil_scoped_release>())
       // Some torch versions bind these for every backend, some do not.
       .def("suspend", &CustomBackend::suspend, py::call_guard<py::gil_scoped_release>())

@@ -3,11 +3,13 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "c10d/backend.h"
+#include "c10d/python_lock.h"
 
 namespace customccl::torch_shim {
 
 [[gnu::always_inline]] inline void CustomBackend::run(PreparedCall& prepared) {
   const Status status = group_->run(prepared.sealed());
+  stay_if_python_ends();
   if (C10_UNLIKELY(!status.ok())) fail(status);
 }
 

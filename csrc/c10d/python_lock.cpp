@@ -1,14 +1,10 @@
 #include "c10d/python_lock.h"
 
-#include <atomic>
 #include <chrono>
-#include <thread>
 
 namespace customccl::torch_shim {
 
 namespace {
-
-std::atomic<std::thread::id> ending{};  // who ends the interpreter
 
 bool is_finalizing() {
 #if PY_VERSION_HEX >= 0x030D0000
@@ -20,14 +16,17 @@ bool is_finalizing() {
 
 }  // namespace
 
-void python_ends_here() { ending.store(std::this_thread::get_id(), std::memory_order_relaxed); }
+namespace python_lock {
 
-void stay_if_python_ends() {
-  const std::thread::id who = ending.load(std::memory_order_relaxed);
-  if (who == std::thread::id()) [[likely]]
-    return;
-  if (who == std::this_thread::get_id() || !is_finalizing()) return;
+std::atomic<std::thread::id> ending{};
+
+void stay_unless_it_is_this_thread() {
+  if (ending.load(std::memory_order_relaxed) == std::this_thread::get_id() || !is_finalizing()) return;
   for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
 }
+
+}  // namespace python_lock
+
+void python_ends_here() { python_lock::ending.store(std::this_thread::get_id(), std::memory_order_relaxed); }
 
 }  // namespace customccl::torch_shim

@@ -191,6 +191,7 @@ bool TaskWork::wait(std::chrono::milliseconds timeout) {
   if (timeout.count() > 0) limit.emplace(to_limit(timeout));
   for (const auto& task : state_->tasks()) {
     if (group_->wait(*task, limit ? std::max(limit->left(), Nanos(1)) : Nanos(0))) continue;
+    stay_if_python_ends();
     C10_THROW_ERROR(DistBackendError, group_->still_waiting(*task, to_limit(timeout)));
   }
   stay_if_python_ends();

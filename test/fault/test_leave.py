@@ -164,3 +164,7 @@ def test_programs_that_lose_a_rank_end_with_the_exit_code_they_chose(figure, dea
 def test_programs_end_while_their_threads_wait_and_keep_their_futures_until_then():
     for ended in run_ranks("end_while_threads_wait.py", 2):
         assert ended == Ended(0, "sum [3.0]\n")
+
+
+def test_programs_end_while_a_thread_comes_back_from_an_operation_that_went_well():
+    assert run_ranks("end_while_a_thread_returns.py", 2) == [Ended(0, "")] * 2
