@@ -169,7 +169,7 @@ Status MeetingDirectory::enter() {
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     if (Status status = open_directory(); !status.ok()) return status;
     if (!directory_) continue;
-    notice_ = open_in(directory_, kNotice, O_RDWR | O_CREAT | O_APPEND);
+    notice_ = open_in(directory_, kNotice, O_RDWR | O_CREAT);
     if (!notice_ && errno == ENOENT) continue;
     if (!notice_) return system_error("make a file in " + path_, errno);
     mark();  // not before the notice is open: from here on another may remove the directory
@@ -237,16 +237,20 @@ Status MeetingDirectory::told() const {
 }
 
 // Nothing is to be done if it cannot be written: the others reach their deadlines. What a rank without a descriptor has said is put where
-// all who wait can read it when the directory is gone.
-void MeetingDirectory::tell(const Status& why) const {
+// all who wait can read it when the directory is gone. Two may write that at once, from the file's beginning: the same. True: this rank
+// was the first to say anything.
+bool MeetingDirectory::tell(const Status& why) const {
   constexpr std::size_t kMost = 1000;  // XFS has room for 1023 in a link
   std::string text = text_of_link(kGaveUp);
+  bool first = false;
   if (text.empty()) {
-    if (!told().ok()) return;
+    if (!told().ok()) return false;
     text = std::to_string(why.culprit) + " " + why.message();
-    link(kGaveUp, std::string(first_bytes(text, kMost)));
+    first = link(kGaveUp, std::string(first_bytes(text, kMost)));
+    if (const std::string others = first ? "" : text_of_link(kGaveUp); !others.empty()) text = others;
   }
   if (notice_ && read_whole(notice_).empty()) static_cast<void>(write_whole(notice_, text));
+  return first;
 }
 
 bool MeetingDirectory::link(const std::string& name, const std::string& text) const {
@@ -281,10 +285,8 @@ void MeetingDirectory::leave(const Status& status) {
     return;
   }
   if (!directory_ && !is_ours(path_)) return;
-  const bool first = told().ok();
-  tell(status);
-  if (!notice_) mark();
-  if (!notice_ && first) return;  // those who wait read of it here: they remove it
+  if (!notice_) mark();                  // not after what it says: whoever reads that finds it
+  if (tell(status) && !notice_) return;  // those who wait read of it here: they remove it
   if (const int size = size_to_remove(status); size > 0) remove_meeting(directory_, path_, size);
 }
 

@@ -19,7 +19,8 @@ namespace customccl::capi {
 // Who goes removes the directory with all that is in it
 //   - after success: all have come, and nobody reads any more;
 //   - when its limit has passed: it has waited for the others long enough;
-//   - when it failed, and all n have come. Where ranks disagree on n, the largest counts;
+//   - when it failed, and all n have come. Where ranks disagree on n, the largest counts. Not who could not open the notice and was the first
+//     to say anything: those who have come have only gave-up to read, and remove it then;
 //   - when it failed, and finds its own came-<rank> gone: another removes, first all of these, then the rest. What this rank has made
 //     since (its record, gave-up) the other may have missed; what it made before its mark went, the other removes.
 // Else it leaves the directory, and whoever comes finds gave-up and fails at once. A rank makes its came-<rank> before it looks whether
@@ -54,7 +55,7 @@ class MeetingDirectory final : public Bootstrap {
   // What another rank that gave up has said; ok while none did.
   Status told() const;
   Status refused(const std::string& what, int error) const;
-  void tell(const Status& why) const;
+  bool tell(const Status& why) const;
   bool link(const std::string& name, const std::string& text) const;
   std::string text_of_link(const std::string& name) const;
   void mark() const;

@@ -112,6 +112,30 @@ def test_ranks_that_come_while_others_fail_hear_it_and_leave_nothing(meeting):
     )
 
 
+def test_ranks_that_lack_descriptors_at_the_same_time_leave_nothing(meeting):
+    meeting.run(
+        """
+        import mmap, resource
+        for turn in range(100):
+            token, children, here = make_token(), [], mmap.mmap(-1, 2)
+            for rank in range(2):
+                children.append(os.fork())
+                if children[-1]:
+                    continue
+                free = os.dup(2)
+                resource.setrlimit(resource.RLIMIT_NOFILE, (free + 1, free + 1))
+                here[rank] = 1
+                while not (here[0] and here[1]):
+                    pass  # so that neither is the first
+                comm = Comm(token, rank, 2, timeout_ms=60000)
+                os._exit(0 if comm.code != OK and "Too many open files" in last_error() else 1)
+            assert [os.waitpid(child, 0)[1] for child in children] == [0] * 2
+            assert os.listdir(os.environ["XDG_RUNTIME_DIR"]) == [], turn
+        """,
+        1,
+    )
+
+
 def test_ranks_that_disagree_on_their_number_wait_for_the_last_one(meeting):
     early = """
         comm = Comm(token, rank, size)
