@@ -156,7 +156,7 @@ Status connect_abstract(const std::string& name, const Deadline& deadline, Fd& o
                                       "not started listening, or is gone."};
     }
     if (errno != EAGAIN && errno != EINTR) {
-      return system_error("Cannot connect to the abstract socket \"" + name + "\"", errno);
+      return {Code::kUnreachable, "Cannot connect to the abstract socket \"" + name + "\": " + errno_text(errno)};
     }
     if (deadline.passed()) return timed_out("connect to the abstract socket \"" + name + "\"", deadline);
     // EAGAIN: the listener's backlog is full. The kernel tells only blocking callers when there is room (poll calls a

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 #include "host/host_arena.h"
 #include "host/keeper.h"
 #include "host/peer_arena.h"
+#include "platform/child.h"
 #include "platform/unix_socket.h"
 #include "support/ranks.h"
 
@@ -175,6 +177,22 @@ TEST(PeerArenaProcess, OfAProcessThatDiedIsNotAwaitedWhileAChildOfItLivesOn) {
   std::shared_ptr<PeerArena> peer;
   const Status status = attach(owner.address(), soon(), peer);
   EXPECT_EQ(status.code, Code::kPeerDied) << status.message();
+}
+
+TEST(PeerArenaProcess, CannotBeAskedForByWhoHasNoDescriptorLeftAndThatIsItsOwnFault) {
+  Owner owner;
+  const ArenaAddress address = owner.address();
+  Child child([&] {
+    HostArena* own = nullptr;
+    if (!HostArena::get(own).ok()) return 1;
+    const Fd next(::dup(STDERR_FILENO));
+    const auto taken = static_cast<rlim_t>(next.get()) + 1;
+    const rlimit limit{taken, taken};
+    if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) return 2;
+    std::shared_ptr<PeerArena> peer;
+    return attach(address, soon(), peer).code == Code::kSystem ? 0 : 3;
+  });
+  EXPECT_EQ(child.wait(), 0);
 }
 
 TEST(PeerArenaProcess, OfAProcessThatHasEndedIsNotTakenForOneElsewhere) {
