@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -109,7 +110,9 @@ int check_words() {
   std::copy(address.begin(), address.end(), name.sun_path + 1);
   const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + address.size());
   if (::connect(visitor.get(), reinterpret_cast<const sockaddr*>(&name), bytes) != 0) return 32;
-  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // so long it tries, every 20 ms
+  pollfd first{words[0], POLLIN, 0};
+  if (::poll(&first, 1, 60000) != 1) return 34;
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // so long it tries again, every 20 ms
   std::array<char, 4096> heard{};
   const auto length = ::read(words[0], heard.data(), heard.size());
   return length <= 0 ? 33 : static_cast<int>(std::count(heard.begin(), heard.begin() + length, '\n'));
