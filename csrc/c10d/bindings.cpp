@@ -72,6 +72,12 @@ void bind_meeting(py::module_& module) {
              py::arg("given_up") = nullptr, py::call_guard<py::gil_scoped_release>());
 }
 
+bool drain(CustomBackend& backend, std::chrono::milliseconds limit) {
+  const bool ended = backend.group()->drain(limit);
+  stay_if_python_ends();
+  return ended;
+}
+
 }  // namespace
 
 void bind(py::module_& module) {
@@ -103,14 +109,7 @@ void bind(py::module_& module) {
           py::call_guard<py::gil_scoped_release>(),
           "all_reduce(tensor, op=SUM): allreduce() of one tensor, done on return. Fewer steps of Python and torch than "
           "any other call: no dispatcher, no list, no options, no Work.")
-      .def(
-          "drain",
-          [](CustomBackend& backend, std::chrono::milliseconds limit) {
-            const bool ended = backend.group()->drain(limit);
-            stay_if_python_ends();
-            return ended;
-          },
-          py::arg("limit"), py::call_guard<py::gil_scoped_release>())
+      .def("drain", &drain, py::arg("limit"), py::call_guard<py::gil_scoped_release>())
       // Some torch versions bind these for every backend, some do not.
       .def("suspend", &CustomBackend::suspend, py::call_guard<py::gil_scoped_release>())
       .def("resume", &CustomBackend::resume, py::call_guard<py::gil_scoped_release>())
