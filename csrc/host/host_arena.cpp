@@ -12,6 +12,7 @@
 #include "platform/inheritance.h"
 #include "platform/log.h"
 #include "platform/once_per_process.h"
+#include "platform/process.h"
 #include "platform/settings.h"
 #include "platform/unix_socket.h"
 
@@ -51,6 +52,7 @@ Status HostArena::create() {
   ranges_ = RangeAllocator(bytes_);
   secret_ = random_id();
   network_ = network_namespace();
+  static_cast<void>(boot_id());  // remembered while a descriptor is left to read it with
   Block first;
   if (Status status = allocate(sizeof(ArenaHeader), first); !status.ok()) return status;
   auto* made = new (base_) ArenaHeader();

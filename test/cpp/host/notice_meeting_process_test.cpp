@@ -72,7 +72,7 @@ TEST(NoticeMeeting, NamesAllThatDidNotCome) {
     const auto handles = exchange(rank, *board);
     std::shared_ptr<Communicator> group;
     if (rank.number() % 2 == 0) {
-      const Status status = join(rank, *board, 1, handles, group, 100ms);
+      const Status status = join(rank, *board, 1, handles, group, 500ms);
       EXPECT_FALSE(status.ok());
       // One of the two was first; the other has seen it itself or heard of it.
       EXPECT_NE(status.message().find("rank 41 did not join"), std::string::npos) << status.message();
