@@ -16,6 +16,12 @@ from .work import ReferenceWork
 _MANY = 65_536
 
 
+def _from_own(group: ReferenceGroup, flats: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The same parts in another order on each rank: its own first."""
+    own = group.rank() % len(flats)
+    return [*flats[own:], *flats[:own]]
+
+
 class ForgetsEndOfBf16(ReferenceGroup):
     """The last of more than 64 Ki bf16 elements is lost."""
 
@@ -30,8 +36,7 @@ class ManyBitsDiffer(ReferenceGroup):
     """Each rank adds up many elements in its own order, starting with itself."""
 
     def reduced(self, flats: Sequence[torch.Tensor], op: Any) -> torch.Tensor:
-        start = self.rank() % len(flats) if flats[0].numel() > _MANY else 0
-        return super().reduced([*flats[start:], *flats[:start]], op)
+        return super().reduced(_from_own(self, flats) if flats[0].numel() > _MANY else flats, op)
 
 
 class CoalescedBitsDiffer(ReferenceGroup):
@@ -46,8 +51,7 @@ class CoalescedBitsDiffer(ReferenceGroup):
         return super().allreduce_coalesced(tensors, opts, what)
 
     def reduced(self, flats: Sequence[torch.Tensor], op: Any) -> torch.Tensor:
-        start = self.rank() % len(flats) if self._several else 0
-        return super().reduced([*flats[start:], *flats[:start]], op)
+        return super().reduced(_from_own(self, flats) if self._several else flats, op)
 
 
 class ReducesBf16InF16(ReferenceGroup):
