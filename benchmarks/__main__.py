@@ -12,7 +12,7 @@ from benchmarks import plan, styles
 from benchmarks.operations import ELEMENT_BYTES, OPERATIONS
 from benchmarks.peers import PEERS
 from benchmarks.plan import Plan
-from benchmarks.sampling import Limits
+from benchmarks.sampling import FEWEST_ROUNDS, Limits
 from benchmarks.shared_region import MAX_RANKS
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     run.add_argument("--own", help=f"comma-separated; of {', '.join(plan.OWN_CALLS)}")
     run.add_argument("--no-c", action="store_true", help="leave out the C level")
     run.add_argument("--seconds", type=float, help="time per cell")
-    run.add_argument("--rounds", type=int, help="at least, and at most, this many rounds per cell")
+    run.add_argument("--rounds", type=int, help=f"this many rounds per cell; at least {FEWEST_ROUNDS}")
     run.add_argument("--out", type=Path, default=Path("results"), help="folder for the results file")
     run.add_argument("--report", action="store_true", help="keep the results in docs/results and write the report")
 
@@ -87,7 +87,9 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
         made.sizes = made.c_sizes = made.c_coarse_sizes = _numbers("--sizes", arguments.sizes)
     if arguments.seconds:
         made.limits = replace(made.limits, seconds=arguments.seconds)
-    if arguments.rounds:
+    if arguments.rounds is not None:
+        if arguments.rounds < FEWEST_ROUNDS:
+            raise ValueError(f"--rounds: at least {FEWEST_ROUNDS}; of fewer an interval says nothing")
         made.limits = Limits(made.limits.seconds, arguments.rounds, arguments.rounds)
     made.c_level = made.c_level and not arguments.no_c
     return made
@@ -130,6 +132,9 @@ def main(arguments: list[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("interrupted: nothing is kept", file=sys.stderr)
+        return 130
     return 0
 
 

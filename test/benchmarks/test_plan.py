@@ -109,6 +109,7 @@ def test_a_run_measures_every_peer_there_is() -> None:
         (["run", "--peers", "customccl;glooo"], "unknown: glooo; known: customccl; gloo"),
         (["run", "--ranks", "65"], "--ranks: at most 64"),
         (["run", "--out", __file__], "exists"),
+        (["run", "--rounds", "2"], "--rounds: at least 3"),
         (["compare", ".", ".", "--rounds", "1"], "--rounds: at least 5"),
         (["compare", ".", ".", "--ops", "all_reduce,all_redcue"], "unknown: all_redcue"),
     ],
@@ -118,6 +119,17 @@ def test_what_cannot_be_measured_is_refused_before_anything_is(
 ) -> None:
     assert command_line.main(words) == 1
     assert told in capsys.readouterr().err
+
+
+def test_ctrl_c_ends_it_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(compare, "trees", interrupted)
+    assert command_line.main(["compare", ".", "."]) == 130
+    assert capsys.readouterr().err == "interrupted: nothing is kept\n"
 
 
 def test_operations_to_compare_may_have_spaces_between_them(monkeypatch: pytest.MonkeyPatch) -> None:
