@@ -20,12 +20,12 @@ namespace {
 std::string_view op_name(const Call& call) { return name(call.op); }
 
 // Where the tensor's first element lies. The tensor's own data_ptr() asks whether there is storage by a virtual call, and for the size
-// of an element once more.
-std::byte* first_element(const at::Tensor& tensor, std::size_t element, bool output) {
+// of an element once more. Inputs, too, as if to be written: a storage that shares its memory until then (torch._lazy_clone) would leave
+// that memory to the others when an output in it is asked for next.
+std::byte* first_element(const at::Tensor& tensor, std::size_t element) {
   const c10::Storage& storage = tensor.unsafeGetTensorImpl()->unsafe_storage();
   void* data = nullptr;
-  if (C10_LIKELY(static_cast<bool>(storage)))
-    data = output ? storage.mutable_data() : const_cast<void*>(storage.data());
+  if (C10_LIKELY(static_cast<bool>(storage))) data = storage.mutable_data();
   if (C10_UNLIKELY(data == nullptr)) {
     check_memory(tensor);
     return nullptr;
@@ -119,7 +119,7 @@ View PreparedCall::view_of(const at::Tensor& tensor, bool output) {
     if (output) check_overlap(tensor);
     layout = layout_of(tensor);
   }
-  return {first_element(tensor, size_of(dtype), output), layout, 0, static_cast<std::size_t>(tensor.numel())};
+  return {first_element(tensor, size_of(dtype)), layout, 0, static_cast<std::size_t>(tensor.numel())};
 }
 
 void PreparedCall::split(Views& views, const View& whole, std::size_t parts) {

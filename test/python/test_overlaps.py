@@ -213,3 +213,33 @@ def test_outputs_that_share_memory_are_refused(ranks, op, outputs):
             assert memory[:2, :size].tolist() == [[float(each + 1) for each in range(size)]] * 2
 
     ranks(3).run(body, op, outputs)
+
+
+@pytest.mark.parametrize("op", ["all_gather_into_tensor", "all_gather", "all_to_all_single"])
+def test_an_input_on_its_output_in_memory_that_is_shared_until_it_is_written(ranks, op):
+    """A lazy clone is given the old memory when this one is written to, and may change it at once."""
+
+    def body(rank, size, op):
+        count = 2_000_000  # more than is copied when it is posted
+        memory = filled(rank, size * count)
+        wanted = filled(rank, size * count)
+        clone = torch._lazy_clone(memory)
+        if rank == 1:
+            dist.recv(torch.empty(1), 0)
+        blocks = list(memory.split(count))
+        if op == "all_to_all_single":
+            work = dist.all_to_all_single(memory, memory, async_op=True)
+        elif op == "all_gather":
+            work = dist.all_gather(blocks, blocks[rank], async_op=True)
+        else:
+            work = dist.all_gather_into_tensor(memory, blocks[rank], async_op=True)
+        clone.fill_(-1)
+        if rank == 0:
+            dist.send(torch.empty(1), 1)
+        work.wait()
+        theirs = rank if op == "all_to_all_single" else 1 - rank
+        other = slice((1 - rank) * count, (2 - rank) * count)
+        wanted[other] = filled(1 - rank, size * count)[theirs * count : (theirs + 1) * count]
+        check(memory, wanted, op)
+
+    ranks(2).run(body, op)
