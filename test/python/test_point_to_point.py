@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -192,6 +193,36 @@ def test_batches_of_sends_and_receives_complete_in_any_order_of_the_list(ranks):
             assert_same_bits(from_right, bits(right, count, torch.float32, salt=2), f"from the right, {count}")
 
     ranks(3).run(body)
+
+
+def test_another_thread_may_use_the_group_while_a_batch_is_started(ranks):
+    """torch's own batch marks a group whose backend coalesces: others' operations would be noted down, not done."""
+
+    def body(rank, size):
+        peer, turns = 1 - rank, 300
+
+        def exchange() -> None:
+            for turn in range(turns):
+                received = torch.zeros(3)
+                pair = [
+                    dist.P2POp(dist.isend, torch.full((3,), float(turn)), peer),
+                    dist.P2POp(dist.irecv, received, peer),
+                ]
+                for work in dist.batch_isend_irecv(pair):
+                    work.wait()
+                assert received.eq(turn).all(), f"{turn}: {received}"
+
+        def reduce() -> None:
+            for turn in range(turns):
+                value = torch.full((3,), float(turn + rank))
+                dist.all_reduce(value)
+                assert value.eq(2 * turn + 1).all(), f"{turn}: {value}"
+
+        with ThreadPoolExecutor(2) as threads:
+            for ended in [threads.submit(exchange), threads.submit(reduce)]:
+                ended.result()
+
+    ranks(2, fresh=True).run(body)
 
 
 def test_point_to_point_and_collectives_may_cross(ranks):
