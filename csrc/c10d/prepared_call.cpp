@@ -258,4 +258,7 @@ void PreparedCall::take_factor(const ::c10d::ReduceOp& op) {
                                                  : std::complex<double>(factor->double_factor);
 }
 
+  TORCH_CHECK_VALUE(call_.factor.imag() == 0 || info(call_.dtype).kind == DTypeKind::kComplex,
+                    "customccl: ", op_name(call_), " with PREMUL_SUM takes a real factor for dtype ", name(call_.dtype),
+                    ", not ", call_.factor, " (torch.distributed hands over the real view of a complex tensor)");
 }  // namespace customccl::torch_shim

@@ -57,3 +57,21 @@ def test_a_rank_that_flushes_denormals_gets_the_bits_of_the_others(ranks):
         torch.set_flush_denormal(False)
 
     ranks(3).run(body)
+
+
+def test_a_complex_factor_is_for_complex_numbers_alone(ranks):
+    """torch.distributed hands over the real view of a complex tensor: of such a factor half would be lost."""
+
+    def body(rank, size):
+        turned = dist._make_nccl_premul_sum(torch.tensor(1j))
+        for dtype in (torch.float32, torch.complex64):
+            value = torch.ones(3, dtype=dtype)
+            with pytest.raises(ValueError, match="takes a real factor for dtype float32"):
+                dist.all_reduce(value, op=turned)
+            dist.all_reduce(value, op=dist._make_nccl_premul_sum(torch.tensor(2 + 0j)))
+            assert value.eq(2 * size).all()
+        value = torch.ones(3, dtype=torch.complex64)
+        dist.group.WORLD._get_backend(torch.device("cpu")).all_reduce(value, turned)
+        assert value.eq(size * 1j).all()
+
+    ranks(2).run(body)
