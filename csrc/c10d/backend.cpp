@@ -94,10 +94,12 @@ CustomBackend::WorkPtr CustomBackend::post_all(std::span<PreparedCall> calls, bo
   const auto body = [&] {
     TimeoutExtensions::Grant grant;
     if (C10_UNLIKELY(watched())) grant = extensions_->grant();
+    // One list: each call's own would be as long as there are calls.
+    const auto memory = std::make_shared<const TensorTask::Memory>(TensorTask::memory_of(held.inputs, held.outputs));
     std::vector<std::shared_ptr<TensorTask>> tasks;
     for (PreparedCall& prepared : calls) {
       if (C10_UNLIKELY(grant.extra.count() > 0)) extend(prepared.call(), grant);
-      tasks.push_back(post(std::move(prepared), held, label.type));
+      tasks.push_back(post(std::move(prepared), memory, label.type));
     }
     work = make_work(std::move(tasks), label, held, async, std::move(grant));
   };
@@ -109,9 +111,12 @@ CustomBackend::WorkPtr CustomBackend::post_all(std::span<PreparedCall> calls, bo
   return work;
 }
 
-std::shared_ptr<TensorTask> CustomBackend::post(PreparedCall&& prepared, const Held& held, ::c10d::OpType type) {
+std::shared_ptr<TensorTask> CustomBackend::post(PreparedCall&& prepared,
+                                                const std::shared_ptr<const TensorTask::Memory>& memory,
+                                                ::c10d::OpType type) {
   const Nanos limit = group_->limit_of(prepared.call());
-  auto task = std::make_shared<TensorTask>(std::move(prepared), limit, held.inputs, held.outputs);
+  auto task = std::make_shared<TensorTask>(std::move(prepared), limit, at::TensorList(), at::TensorList());
+  task->keep(memory);
   if (C10_UNLIKELY(watched()) && hook_->active()) hook_->follow(task, type);
   group_->post(task);
   return task;

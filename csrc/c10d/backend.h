@@ -165,7 +165,9 @@ class CustomBackend final : public ::c10d::Backend {
   [[gnu::hot]] void run(PreparedCall& prepared);
   // Tells the abort hooks, if the group is over, and throws.
   [[noreturn]] void fail(const Status& status);
-  std::shared_ptr<TensorTask> post(PreparedCall&& prepared, const Held& held, ::c10d::OpType type);
+  // `memory`: of the tensors, for as long as the call takes.
+  std::shared_ptr<TensorTask> post(PreparedCall&& prepared, const std::shared_ptr<const TensorTask::Memory>& memory,
+                                   ::c10d::OpType type);
   WorkPtr make_work(std::vector<std::shared_ptr<TensorTask>> tasks, Label label, const Held& held, bool async,
                     TimeoutExtensions::Grant grant);
   // One per kind of operation, shared by all calls.

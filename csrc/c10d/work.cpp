@@ -26,15 +26,15 @@ c10::IValue result_value(Code code) {
   return {static_cast<std::int64_t>(result)};
 }
 
-c10::SmallVector<c10::Storage, 2> memory_of(at::TensorList inputs, at::TensorList outputs) {
-  c10::SmallVector<c10::Storage, 2> all;
+}  // namespace
+
+TensorTask::Memory TensorTask::memory_of(at::TensorList inputs, at::TensorList outputs) {
+  Memory all;
   for (const at::Tensor& each : inputs) all.push_back(each.storage());
   if (outputs.data() == inputs.data()) return all;
   for (const at::Tensor& each : outputs) all.push_back(each.storage());
   return all;
 }
-
-}  // namespace
 
 TensorTask::TensorTask(PreparedCall&& prepared, Nanos limit, at::TensorList inputs, at::TensorList outputs,
                        Clock::time_point begun)

@@ -19,8 +19,13 @@ namespace customccl::torch_shim {
 // (`x.data = y`, as Module.to() does it).
 class TensorTask final : public Task {
  public:
+  using Memory = c10::SmallVector<c10::Storage, 2>;
+  static Memory memory_of(at::TensorList inputs, at::TensorList outputs);
+
   TensorTask(PreparedCall&& prepared, Nanos limit, at::TensorList inputs, at::TensorList outputs,
              Clock::time_point begun = Clock::now());
+  // Before it is posted: what several of them keep together.
+  void keep(std::shared_ptr<const Memory> memory) { kept_together_ = std::move(memory); }
 
   // Runs `then` when the task is done, at once if it is.
   void when_done(std::function<void()> then);
@@ -29,7 +34,8 @@ class TensorTask final : public Task {
   void completed() override;
 
  private:
-  c10::SmallVector<c10::Storage, 2> kept_;
+  Memory kept_;
+  std::shared_ptr<const Memory> kept_together_;
   PreparedCall prepared_;  // after what may fail for want of memory: whoever gave it still has it then
   Clock::time_point begun_;
   std::mutex mutex_;

@@ -66,3 +66,19 @@ def test_coalesced_collectives_give_what_single_ones_give(ranks):
             assert_same_bits(part, whole[rank * count : (rank + 1) * count], f"reduce_scatter of {count}")
 
     ranks(2).run(body)
+
+
+def test_what_many_coalesced_operations_keep_grows_with_their_number_and_not_with_its_square(ranks):
+    def body(rank, size):
+        values = [torch.ones(2) for _ in range(100)]
+        if rank == 1:
+            dist.recv(torch.empty(1), 0)
+        work = dist.all_reduce_coalesced(values, async_op=True)
+        if rank == 0:
+            holders = torch._C._storage_Use_Count(values[0].untyped_storage()._cdata)
+            assert holders < 10, f"the memory of one of {len(values)} tensors is held {holders} times"
+            dist.send(torch.empty(1), 1)
+        work.wait()
+        assert all(value.eq(2).all() for value in values)
+
+    ranks(2).run(body)
