@@ -64,10 +64,11 @@ py::list frames_of(const torch::SymbolizedTracebacks& resolved, std::size_t entr
   return frames;
 }
 
-py::dict config_of(const std::string& name, const FlightLog::Group& group) {
+py::dict config_of(const FlightLog::Group& group) {
   std::string ranks;
   for (const int rank : group.global_ranks) ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
-  return py::dict(py::arg("name") = name, py::arg("desc") = group.description, py::arg("ranks") = "[" + ranks + "]");
+  return py::dict(py::arg("name") = group.name, py::arg("desc") = group.description,
+                  py::arg("ranks") = "[" + ranks + "]");
 }
 
 py::dict status_of(const FlightLog::Group& group) {
@@ -95,9 +96,9 @@ py::dict flight_dump(bool stacks, bool only_active) {
     py::dict row = describe(entries[i]);
     if (stacks) row["frames"] = frames_of(resolved, i);
     rows.append(row);
-    status[py::str(std::to_string(kFirstGroup + entries[i].group))] = status_of(groups.at(entries[i].group_name));
+    status[py::str(std::to_string(kFirstGroup + entries[i].group))] = status_of(groups.at(entries[i].group));
   }
-  for (const auto& [name, group] : groups) config[py::str(name)] = config_of(name, group);
+  for (const auto& [number, group] : groups) config[py::str(group.name)] = config_of(group);
   return py::dict(py::arg("entries") = rows, py::arg("pg_config") = config, py::arg("pg_status") = status);
 }
 

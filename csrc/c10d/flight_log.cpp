@@ -35,7 +35,8 @@ std::uint64_t FlightLog::begin(Entry entry, const std::vector<int>& global_ranks
   entry.thread = c10::getThreadName();
   std::shared_ptr<torch::CapturedTraceback> overwritten;  // goes after the lock: it may need Python's
   const std::lock_guard lock(mutex_);
-  Group& group = groups_[entry.group_name];
+  Group& group = groups_[entry.group];
+  group.name = entry.group_name;
   group.description = entry.group_description;
   group.global_ranks = global_ranks;
   if (!entry.p2p) group.last_enqueued = entry.sequence;
@@ -59,7 +60,7 @@ void FlightLog::end(std::uint64_t id, bool ok, Nanos took) {
   if (!ok) return;
   entry.completed = c10::getTime();
   entry.took = took;
-  if (!entry.p2p) groups_[entry.group_name].last_completed = entry.sequence;
+  if (!entry.p2p) groups_[entry.group].last_completed = entry.sequence;
 }
 
 std::vector<FlightLog::Entry> FlightLog::entries() const {
@@ -70,7 +71,7 @@ std::vector<FlightLog::Entry> FlightLog::entries() const {
   return found;
 }
 
-std::map<std::string, FlightLog::Group> FlightLog::groups() const {
+std::map<std::uint64_t, FlightLog::Group> FlightLog::groups() const {
   const std::lock_guard lock(mutex_);
   return groups_;
 }

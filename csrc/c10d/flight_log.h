@@ -46,6 +46,7 @@ class FlightLog {
     std::shared_ptr<torch::CapturedTraceback> traceback;
   };
   struct Group {
+    std::string name;  // also of groups before it, where they were destroyed
     std::string description;
     std::vector<int> global_ranks;
     std::uint64_t last_enqueued = 0;
@@ -63,7 +64,8 @@ class FlightLog {
 
   // Oldest first.
   std::vector<Entry> entries() const;
-  std::map<std::string, Group> groups() const;
+  // By number.
+  std::map<std::uint64_t, Group> groups() const;
 
  private:
   explicit FlightLog(std::size_t limit) : limit_(limit) {}
@@ -73,7 +75,7 @@ class FlightLog {
   std::vector<Entry> entries_;  // entry i lies at i % limit_
   std::uint64_t next_ = 0;
   std::uint64_t next_group_ = 0;
-  std::map<std::string, Group> groups_;
+  std::map<std::uint64_t, Group> groups_;
 };
 
 }  // namespace customccl::torch_shim

@@ -81,6 +81,24 @@ dist.destroy_process_group()
 """
 
 
+# Groups that bear one name, after each other.
+AGAIN = """
+import json, sys
+import torch, torch.distributed as dist
+from torch._C._distributed_c10d import _dump_fr_trace_json
+
+rank, folder = int(sys.argv[1]), sys.argv[2]
+store = dist.FileStore(folder + "/store", 2)
+for name, turns in (("first", 3), ("second", 1)):
+    dist.init_process_group("customccl", store=dist.PrefixStore(name, store), rank=rank, world_size=2)
+    for _ in range(turns):
+        dist.all_reduce(torch.ones(2))
+    dist.destroy_process_group()
+with open(f"{folder}/json_{rank}", "wb") as file:
+    file.write(_dump_fr_trace_json())
+"""
+
+
 def run(folder, mode: str, **variables: str) -> None:
     run_program(PROGRAM, folder, mode, **variables)
 
@@ -164,6 +182,16 @@ def test_the_oldest_entries_make_room(tmp_path):
     whole, _, _ = dumps(tmp_path, 1)
     assert [entry["record_id"] for entry in whole["entries"]] == [4, 5, 6, 7]
     assert whole["entries"][0]["profiling_name"] == "gloo:recv 1<-0"
+
+
+@own_record
+def test_a_group_has_a_status_of_its_own_though_another_had_its_name(tmp_path):
+    run_program(AGAIN, tmp_path, TORCH_FR_BUFFER_SIZE="100")
+    dumped = json.loads((tmp_path / "json_0").read_bytes())
+    numbers = sorted({entry["pg_id"] for entry in dumped["entries"]})
+    status = [dumped["pg_status"][str(number)] for number in numbers]
+    assert [each["last_enqueued_collective"] for each in status] == ["3", "1"]
+    assert [each["last_completed_collective"] for each in status] == ["3", "1"]
 
 
 def test_profiles_say_what_was_communicated(ranks):
