@@ -202,8 +202,9 @@ bool TaskWork::wait(std::chrono::milliseconds timeout) {
 }
 
 // A wait for a future drives nothing. Where no progress thread does, an operation is over, or has failed in time, when its future is there.
+// A forked child has none for what it inherited, and fails it here.
 void TaskWork::carry_out_for_future() const {
-  if (settings().progress_thread || state_->done()) return;
+  if ((settings().progress_thread && !group_->inherited()) || state_->done()) return;
   // Python asks with its lock held, which a rank that is waited for may need: it may be a thread of this process.
   const WithoutPythonLock without_lock;
   for (const auto& task : state_->tasks()) group_->wait(*task, kNoTimeout);
