@@ -39,6 +39,8 @@ c10::intrusive_ptr<CustomBackend> CustomBackend::create(GroupKeys& keys, const G
 // A part of `store`, as a parent that serves two kinds of devices is split once for each, with one store.
 c10::intrusive_ptr<CustomBackend> CustomBackend::create_in(const StorePtr& store, const GroupSpec& spec,
                                                            const OptionsPtr& options) {
+  TORCH_CHECK_VALUE(spec.timeout.count() > 0, "customccl: a timeout must be positive, not ",
+                    std::chrono::duration_cast<std::chrono::milliseconds>(spec.timeout).count(), " ms");
   GroupKeys keys(store, spec.rank);
   return create(keys, spec, options);
 }
@@ -79,6 +81,9 @@ CustomBackend::BackendPtr CustomBackend::shrink(const std::vector<std::int64_t>&
   const auto excluded = [&](int rank) {
     return std::find(ranks_to_exclude.begin(), ranks_to_exclude.end(), rank) != ranks_to_exclude.end();
   };
+  for (const std::int64_t rank : ranks_to_exclude)
+    TORCH_CHECK_VALUE(rank >= 0 && rank < getSize(), "customccl: shrink names rank ", rank, " of a group of ",
+                      getSize());
   TORCH_CHECK_VALUE(!excluded(getRank()), "customccl: shrink was called by rank ", getRank(), ", which it excludes");
   std::vector<int> survivors;
   std::string name = group_->spec().name + "/without";

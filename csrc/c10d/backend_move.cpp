@@ -10,7 +10,7 @@ namespace customccl::torch_shim {
 CustomBackend::WorkPtr CustomBackend::broadcast(Tensors& tensors, const ::c10d::BroadcastOptions& options) {
   const at::Tensor& tensor = only(tensors, Op::kBroadcast, "tensor");
   PreparedCall prepared(Op::kBroadcast);
-  prepared.set_root(options.rootRank, getSize());
+  prepared.set_root(options.rootRank, getSize(), options.rootTensor);
   options.rootRank == getRank() ? prepared.add_input(tensor) : prepared.add_output(tensor);
   prepared.set_timeout(options.timeout);
   return launch(std::move(prepared), options.asyncOp, {::c10d::OpType::BROADCAST, "customccl:broadcast"},

@@ -41,7 +41,7 @@ CustomBackend::WorkPtr CustomBackend::allreduce_coalesced(Tensors& tensors,
 CustomBackend::WorkPtr CustomBackend::reduce(Tensors& tensors, const ::c10d::ReduceOptions& options) {
   at::Tensor& tensor = only(tensors, Op::kReduce, "tensor");
   PreparedCall prepared(Op::kReduce);
-  prepared.set_root(options.rootRank, getSize());
+  prepared.set_root(options.rootRank, getSize(), options.rootTensor);
   if (options.rootRank == getRank()) {
     prepared.add_output(tensor);
     prepared.use_output_as_input();

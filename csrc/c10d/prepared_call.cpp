@@ -240,9 +240,11 @@ void PreparedCall::check_own_block(int rank) const {
                     outputs_[own].count);
 }
 
-void PreparedCall::set_root(std::int64_t root, int size) {
+void PreparedCall::set_root(std::int64_t root, int size, std::int64_t root_tensor) {
   TORCH_CHECK_VALUE(root >= 0 && root < size, "customccl: ", op_name(call_), " got root rank ", root, " in a group of ",
                     size, " ranks");
+  TORCH_CHECK_VALUE(root_tensor == 0, "customccl: ", op_name(call_), " got root tensor ", root_tensor,
+                    ", but each rank gives one tensor");
   call_.root = static_cast<int>(root);
 }
 
@@ -256,9 +258,9 @@ void PreparedCall::take_factor(const ::c10d::ReduceOp& op) {
   TORCH_CHECK_VALUE(factor != nullptr, "customccl: PREMUL_SUM needs a factor");
   call_.factor = factor->tensor_factor.defined() ? std::complex<double>(factor->tensor_factor.item().toComplexDouble())
                                                  : std::complex<double>(factor->double_factor);
-}
-
   TORCH_CHECK_VALUE(call_.factor.imag() == 0 || info(call_.dtype).kind == DTypeKind::kComplex,
                     "customccl: ", op_name(call_), " with PREMUL_SUM takes a real factor for dtype ", name(call_.dtype),
                     ", not ", call_.factor, " (torch.distributed hands over the real view of a complex tensor)");
+}
+
 }  // namespace customccl::torch_shim

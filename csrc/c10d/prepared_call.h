@@ -52,7 +52,7 @@ class PreparedCall {
 
   // all_to_all: what a rank sends to itself is what it expects from itself.
   void check_own_block(int rank) const;
-  void set_root(std::int64_t root, int size);
+  void set_root(std::int64_t root, int size, std::int64_t root_tensor = 0);
   // After the tensors.
   void set_reduce_op(const ::c10d::ReduceOp& op) {
     call_.reduce_op = reduce_op_of(op);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import timedelta
 
 import pytest
 import torch
@@ -128,5 +129,26 @@ def test_works_tell_how_long_they_took_and_sequence_numbers_count_collectives(ra
                     work._get_duration()
         assert all(0 < work._get_duration() < 1e6 for work in works)
         assert backend()._get_sequence_number_for_group() == before + 4
+
+    ranks(2).run(body)
+
+
+def test_arguments_that_make_no_sense_are_refused(ranks):
+    def body(rank, size):
+        of_several = dist.BroadcastOptions(), dist.ReduceOptions()
+        for options in of_several:
+            options.rootTensor = 1  # of several per rank, as once on GPUs
+        for call, options in zip((backend().broadcast, backend().reduce), of_several, strict=True):
+            with pytest.raises(ValueError, match="got root tensor 1, but each rank gives one tensor"):
+                call([torch.ones(2)], options)
+        for seconds in (0, -3):
+            with pytest.raises(ValueError, match=f"a timeout must be positive, not {1000 * seconds} ms"):
+                dist.group.WORLD.split_group([0, 1], timeout=timedelta(seconds=seconds))
+        for stranger in (2, -1):
+            with pytest.raises(ValueError, match=f"shrink names rank {stranger} of a group of 2"):
+                backend().shrink([stranger])
+        value = torch.ones(2)
+        backend().allreduce([value]).wait()
+        assert value.tolist() == [2.0, 2.0]
 
     ranks(2).run(body)
