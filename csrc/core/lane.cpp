@@ -4,6 +4,7 @@
 #include "core/callbacks.h"
 #include "core/progress.h"
 #include "platform/log.h"
+#include "platform/once_per_process.h"
 
 namespace customccl {
 
@@ -92,11 +93,15 @@ void Lane::inspect() {
 }
 
 void Lane::abandon(Task& task) {
-  static std::mutex one_by_one;
-  const std::lock_guard lock(one_by_one);
-  if (task.done()) return;
-  task.held_before_ = task.held_after_ = nullptr;
-  reject(task, std::move(task.keep_alive_));
+  Finished finished;
+  {
+    const std::lock_guard one_by_one(once_per_process<std::mutex>());
+    if (task.done()) return;
+    task.held_before_ = task.held_after_ = nullptr;
+    count(1);
+    fail(task, refusal(task), finished);
+  }
+  finished.deliver(nullptr);  // a callback may wait for another one
 }
 
 void Lane::close(const Status& why) noexcept {

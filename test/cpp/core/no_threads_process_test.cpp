@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "core/progress.h"
+#include "support/calling.h"
 #include "support/letter.h"
 #include "support/no_threads.h"
 #include "support/ranks.h"
@@ -18,15 +19,6 @@ namespace {
 using namespace std::chrono_literals;
 
 Trial reduction() { return even_trial(Op::kAllReduce, 2, DType::kFloat32, 3000); }
-
-class Calling final : public Task {
- public:
-  Calling(const Call& call, std::function<void()> then) : Task(call, 1h), then_(std::move(then)) {}
-  void completed() override { then_(); }
-
- private:
-  std::function<void()> then_;
-};
 
 // Rank 1 comes to an operation only when rank 0 has posted it.
 void come_later(const Rank& rank, Communicator& group, const std::string& point) {
