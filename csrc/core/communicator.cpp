@@ -160,12 +160,14 @@ int Communicator::looks() const {
   return spin_.now().count() > 0 ? kLooks : 1;
 }
 
-void Communicator::wait_for(Lane& lane, const Task& task, const Deadline* limit) {
+void Communicator::wait_for(Lane& lane, Task& task, const Deadline* limit) {
   Nanos told{0};
   SpinBudget none;
   wait_until(
-      lane.crowded() ? none : spin_, bell_, [&] { return task.done() || (limit != nullptr && limit->passed()); },
+      lane.crowded() ? none : spin_, bell_,
+      [&] { return task.done() || inherited() || (limit != nullptr && limit->passed()); },
       [&](bool sleeps) { return lane.drive(&task, sleeps); }, [&] { drive_slowly(lane, task, told); });
+  if (inherited()) lane.abandon(task);  // a callback forked meanwhile, as everywhere below
 }
 
 void Communicator::post(const std::shared_ptr<Task>& task) {
@@ -176,7 +178,7 @@ void Communicator::post(const std::shared_ptr<Task>& task) {
 }
 
 void Communicator::look_after(const Task& task, Lane& lane) {
-  if (!task.done()) Progress::get().watch(std::shared_ptr<Lane>(shared_from_this(), &lane));
+  if (!task.done() && !inherited()) Progress::get().watch(std::shared_ptr<Lane>(shared_from_this(), &lane));
 }
 
 bool Communicator::wait(Task& task, Nanos limit) {
@@ -235,8 +237,9 @@ void Communicator::end(const Status& why, bool leave) {
     if (!leave) engine_->fail(why);
   }
   collectives_->close(why);
+  if (inherited()) return;
   messages_->close(why);
-  if (!leave) return;
+  if (!leave || inherited()) return;
   // No lane touches the engine any more. Its destructor says goodbye to the peers.
   const std::lock_guard lock(failure_mutex_);
   engine_.reset();

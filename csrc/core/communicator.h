@@ -108,7 +108,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   int looks() const;
   std::string list(const std::vector<int>& members) const;
   // Until the task is done, or `limit` has passed.
-  void wait_for(Lane& lane, const Task& task, const Deadline* limit = nullptr);
+  void wait_for(Lane& lane, Task& task, const Deadline* limit = nullptr);
   void end(const Status& why, bool leave);
   Status meet_for(SuspensionStep step);
 

@@ -75,6 +75,7 @@ void Lane::reject(Task& task, std::shared_ptr<Task> keep_alive) {
 }
 
 bool Lane::withdraw(Task& task, Status why) {
+  if (inherited()) return false;
   mutex_.lock();
   Finished finished(&task);
   const bool taken = !task.done() && running() && take_back(task);
@@ -84,7 +85,7 @@ bool Lane::withdraw(Task& task, Status why) {
 }
 
 void Lane::inspect() {
-  if (!busy() || !mutex_.try_lock()) return;
+  if (inherited() || !busy() || !mutex_.try_lock()) return;
   Finished finished;
   protect(finished, [&] {
     if (running()) finished.failure = find_failure(finished);

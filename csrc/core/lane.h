@@ -11,6 +11,7 @@
 #include "host/doorbell.h"
 #include "platform/cpu.h"
 #include "platform/lock.h"
+#include "platform/process.h"
 
 namespace customccl {
 
@@ -58,6 +59,8 @@ struct Ended {
 //
 // An exception under the lock, for want of memory, ends the group and all of the lane's tasks there and then: what it has left half done
 // is never looked at again. So no task waits for ever, whichever queue it was just moved between.
+//
+// A callback may fork, and the child returns from it into what its parent was doing with a lane, which it leaves alone then.
 class Lane {
  public:
   // A call begins without a task, and needs none where the ranks are in step. Else the lane stays locked until continue_as(), which comes
@@ -73,6 +76,7 @@ class Lane {
   // Moves what can be moved, if no other thread is at it. True when anything moved. `own`: what this thread waits for. `sleeps`: it
   // is about to sleep, so it looks after the thread that is at it now (wait_until()).
   bool drive(const Task* own = nullptr, bool sleeps = false) {
+    if (inherited()) return false;
     if (!mutex_.try_lock()) {
       if (!sleeps) return false;
       mutex_.lock();
@@ -105,6 +109,7 @@ class Lane {
 
   // Ranks of the group that a pending task waits for, as far as is known; for messages.
   std::vector<int> awaited(const Task& task) {
+    if (inherited()) return {};
     const std::lock_guard lock(mutex_);
     return task.done() || closed_ ? std::vector<int>() : awaited_by(task);
   }
@@ -205,6 +210,8 @@ class Lane {
   }
   // Between a failure and close() the lane takes tasks in, which close() ends, but drives none.
   bool running() const { return !closed_ && !failed_; }
+  // Whether it is one of the parent's, in a forked child.
+  bool inherited() const { return generation_ != fork_generation(); }
   // A lock prefix would cost as much as the lane's lock, which is held anyhow.
   void count(int more) { pending_.store(pending_.load(std::memory_order_relaxed) + more, std::memory_order_relaxed); }
   // Releases the lock, then does what must be done without it.
@@ -235,6 +242,7 @@ class Lane {
   bool paused_ = false;
   std::atomic<int> pending_{0};  // tasks; written under the lock, read by anyone
   std::atomic<bool> crowded_{false};
+  const std::uint64_t generation_ = fork_generation();
 };
 
 }  // namespace customccl

@@ -237,7 +237,7 @@ Status MessageLane::certain(Diagnose&& diagnose, Finished& finished) {
 }
 
 void MessageLane::inspect_unawaited() {
-  if (port_ == nullptr || !mutex_.try_lock()) return;
+  if (port_ == nullptr || inherited() || !mutex_.try_lock()) return;
   Finished finished;
   protect(finished, [&] {
     if (!running()) return;

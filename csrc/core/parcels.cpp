@@ -37,6 +37,7 @@ void MessageLane::deliver_parcel(Task& recv, Message&& message, const std::byte*
 
 int MessageLane::probe(const Call& recv, std::uint64_t& bytes) {
   drive();
+  if (inherited()) return -1;
   const std::lock_guard lock(mutex_);
   const Message* message = closed_ ? nullptr : mailbox_.find_message(recv);
   if (message == nullptr) return -1;
@@ -75,7 +76,9 @@ Status Communicator::receive_parcel(const Call& call, Nanos limit, bool (*interr
   bool stopped = false;
   while (!task.done()) {
     const Nanos left = limit - (Clock::now() - begin);
-    if (left.count() <= 0) {
+    if (inherited()) {  // a handler of a signal forked
+      messages_->abandon(task);
+    } else if (left.count() <= 0) {
       messages_->withdraw(task, nothing_came(limit));
     } else if (!wait(task, std::min(left, kSlice)) && interrupted()) {
       stopped = true;
@@ -109,7 +112,7 @@ int Communicator::probe(const Call& call, std::uint64_t& bytes) {
 bool Communicator::drain(Nanos limit) {
   if (inherited()) return true;
   const Deadline deadline(limit);
-  const auto idle = [&] { return !collectives_->busy() && messages_->only_listens(); };
+  const auto idle = [&] { return inherited() || (!collectives_->busy() && messages_->only_listens()); };
   wait_until(
       spin_, bell_, [&] { return idle() || deadline.passed(); },
       [&](bool sleeps) {
