@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/attempt.h"
 #include "platform/background_thread.h"
 #include "platform/log.h"
 #include "platform/once_per_process.h"
@@ -19,13 +20,19 @@ void Callbacks::run(std::shared_ptr<Task> task) {
     return;
   }
   ++threads_;
-  const Status started = start_background_thread("customccl-call", [this] { serve(); });
+  Status started(Code::kSystem, "no memory");  // short enough to need none
+  attempt([&] { started = start_background_thread("customccl-call", [this] { serve(); }); });
   if (started.ok()) return;
   --threads_;
   if (!std::exchange(told_, true))
-    log(LogLevel::kWarning, "callbacks may have to wait for each other: " + started.message());
+    attempt([&] { log(LogLevel::kWarning, "callbacks may have to wait for each other: " + started.message()); });
   // Who serves takes everything that waits before it ends, as it looks under the lock. If nobody does, nothing else waits.
   if (threads_ == 0) run_first(lock);
+}
+
+void Callbacks::tell(Task& task) noexcept {
+  if (!attempt([&] { task.completed(); }))
+    log(LogLevel::kError, "what was to be told of the end of an operation was not: it ended by an exception");
 }
 
 void Callbacks::stop(Nanos limit) {
@@ -52,7 +59,7 @@ void Callbacks::run_first(std::unique_lock<std::mutex>& lock) {
   waiting_.pop_front();
   ++running_;
   lock.unlock();
-  task->completed();
+  tell(*task);
   task.reset();
   lock.lock();
   if (--running_ == 0) quiet_.notify_all();

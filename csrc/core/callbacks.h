@@ -18,8 +18,10 @@ class Callbacks {
   // Of this process; a forked child gets one of its own. Never destroyed.
   static Callbacks& get();
 
-  // Runs task->completed() on some thread.
+  // Runs task->completed() on some thread. An exception: it does not.
   void run(std::shared_ptr<Task> task);
+  // Runs it here. What it throws is told the log, as it may come to the end of a thread of ours.
+  static void tell(Task& task) noexcept;
 
   // For the end of the process: runs nothing any more, and waits for what runs, at most `limit`. Callbacks may need Python, which
   // stops threads that come to it while it ends.

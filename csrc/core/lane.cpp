@@ -18,14 +18,9 @@ void Finished::deliver(Doorbell* bell) noexcept {
 }
 
 void Finished::deliver(std::shared_ptr<Task> task) noexcept {
-  const bool told = attempt([&] {
-    if (Progress::is_this_thread()) {
-      Callbacks::get().run(std::move(task));
-    } else {
-      task->completed();
-    }
-  });
-  if (!told) log(LogLevel::kError, "what was to be told of the end of an operation was not: it ended by an exception");
+  if (!Progress::is_this_thread()) return Callbacks::tell(*task);
+  if (!attempt([&] { Callbacks::get().run(std::move(task)); }))
+    log(LogLevel::kError, "what was to be told of the end of an operation was not: there was no memory for it");
 }
 
 // Drives while anything moves. True when looking again is of no use: the task is done or the group failed.
