@@ -55,6 +55,7 @@ void Progress::watch(std::shared_ptr<Lane> lane) {
   const std::lock_guard lock(mutex_);
   if (!started_) start();
   if (std::find(lanes_.begin(), lanes_.end(), lane) != lanes_.end()) return;
+  spare_.reserve(lanes_.size() + 1);
   lanes_.push_back(std::move(lane));
   watched_.store(static_cast<int>(lanes_.size()), std::memory_order_relaxed);
   if (lanes_.size() == 1) wake_.notify_one();
@@ -69,7 +70,7 @@ void Progress::start() {
     log(LogLevel::kWarning, "operations go on only while somebody waits for them: " + status.message());
 }
 
-Progress::Lanes Progress::busy_lanes() {
+const Progress::Lanes& Progress::busy_lanes() {
   std::erase_if(lanes_, [](const auto& lane) { return !lane->busy(); });
   watched_.store(static_cast<int>(lanes_.size()), std::memory_order_relaxed);
   return lanes_;
@@ -91,22 +92,25 @@ bool Progress::drive_others(const Lane& own) {
   return moved;
 }
 
-Progress::Lanes Progress::next_lanes() {
+void Progress::next_lanes(Lanes& lanes) {
   std::unique_lock lock(mutex_);
-  Lanes lanes = busy_lanes();
-  if (!lanes.empty()) return lanes;
-  wake_.wait(lock, [this] { return !lanes_.empty(); });
-  lock.unlock();
-  std::this_thread::sleep_for(kPatience);
-  lock.lock();
-  return busy_lanes();
+  if (busy_lanes().empty()) {
+    wake_.wait(lock, [this] { return !lanes_.empty(); });
+    lock.unlock();
+    std::this_thread::sleep_for(kPatience);
+    lock.lock();
+    busy_lanes();
+  }
+  if (lanes.capacity() < lanes_.size()) lanes.swap(spare_);
+  lanes = lanes_;
 }
 
 void Progress::run() {
   on_progress_thread = true;
   Clock::time_point inspected = Clock::now();
+  Lanes lanes;
   for (;;) {
-    const Lanes lanes = next_lanes();
+    next_lanes(lanes);
     for (int idle = 0; idle < kIdleRounds && any_busy(lanes); ++idle) {
       if (drive_all(lanes)) {
         idle = 0;
@@ -119,6 +123,7 @@ void Progress::run() {
       for (const auto& lane : lanes) lane->inspect();
     }
     if (any_busy(lanes)) sleep_until_rung(lanes);
+    lanes.clear();  // the last to let go of a group ends it
   }
 }
 

@@ -30,12 +30,15 @@ class Progress {
   using Lanes = std::vector<std::shared_ptr<Lane>>;
   void start();
   void run();
-  Lanes busy_lanes();
-  Lanes next_lanes();
+  // Forgets the others.
+  const Lanes& busy_lanes();
+  // Waits for lanes that have pending work, and puts them into `lanes`. Needs no memory: nobody catches what the thread throws.
+  void next_lanes(Lanes& lanes);
 
   std::mutex mutex_;
   std::condition_variable wake_;
   Lanes lanes_;
+  Lanes spare_;  // has room for them, for a thread whose own has not
   std::atomic<int> watched_{0};
   bool started_ = false;
   bool told_ = false;  // that it could not be started

@@ -5,9 +5,11 @@
 
 #include "core/communicator.h"
 #include "core/message_lane.h"
+#include "core/progress.h"
 #include "support/failing_new.h"
 #include "support/letter.h"
 #include "support/ranks.h"
+#include "support/scripted_engine.h"
 #include "support/scripted_port.h"
 #include "support/trial.h"
 
@@ -182,6 +184,31 @@ TEST_F(NoMemory, ForATaskLeavesTheGroupInStep) {
       EXPECT_TRUE(group->run(barrier).ok()) << group->health().message();
     }
   });
+}
+
+// Nobody catches what ends a thread of ours.
+TEST_F(NoMemory, TheProgressThreadGoesOn) {
+  const Watchdog watchdog("the progress thread");
+  Board board;
+  const auto group =
+      Rank(0, 1, [&](const std::string& name) { return std::make_unique<BoardBootstrap>(board, name); }).join("g");
+  ScriptedEngine engine;
+  const auto lane = std::make_shared<CollectiveLane>(*group, engine, 1);
+  constexpr int kSeveralRounds = 100;
+  int looks = 0;
+  engine.advanced = [&](Operation&) {
+    if (!Progress::is_this_thread()) return;
+    if (++looks == 1) fail_allocations_from(1);
+    if (looks < kSeveralRounds) return;
+    EXPECT_EQ(disarm(), 0);
+    engine.next = Step::kDone;
+  };
+  const Part part(even_trial(Op::kAllReduce, 1, DType::kInt32, 5), 0);
+  const auto task = std::make_shared<Task>(part.call(), std::chrono::hours(1));
+  lane->post(*task, 1, task);
+  Progress::get().watch(lane);
+  while (!task->done()) std::this_thread::yield();
+  lane->close({Code::kClosed, "over"});
 }
 
 }  // namespace
