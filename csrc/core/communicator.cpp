@@ -218,7 +218,11 @@ void Communicator::abort(const std::string& why) {
         global_rank(spec_.rank)});
 }
 
-void Communicator::close(const std::string& why) { end({Code::kClosed, why}, true); }
+void Communicator::close(std::string_view why) noexcept {
+  Status told(Code::kClosed, "it was closed");  // short enough to need no memory
+  attempt([&] { told = {Code::kClosed, std::string(why)}; });
+  end(told, true);
+}
 
 void Communicator::fail(const Status& why) { end(why, false); }
 

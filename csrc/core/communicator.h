@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/collective_lane.h"
@@ -67,7 +68,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // Ends the group on all ranks. The first reason wins.
   void abort(const std::string& why);
   // Says goodbye to the peers. Pending calls end with an error that gives this reason.
-  void close(const std::string& why = "the group was destroyed on this rank");
+  void close(std::string_view why = "the group was destroyed on this rank") noexcept;
 
   // Whether this process is a forked child of the one that made it, where every call is refused.
   bool inherited() const { return generation_ != fork_generation(); }

@@ -186,6 +186,21 @@ TEST_F(NoMemory, ForATaskLeavesTheGroupInStep) {
   });
 }
 
+TEST_F(NoMemory, AGroupThatIsLetGoSaysGoodbye) {
+  for (int n = 1, asked = n; asked >= n && n < kMostAllocations && !HasFailure(); ++n) {
+    run_threads(2, [&](const Rank& rank) {
+      auto group = rank.join("g");
+      if (rank.number() == 0) {
+        fail_allocations_from(n);
+        group.reset();
+        asked = disarm();
+      } else {
+        EXPECT_EQ(group->run(Call()).code, Code::kPeerLeft) << "allocation " << n;
+      }
+    });
+  }
+}
+
 // Nobody catches what ends a thread of ours.
 TEST_F(NoMemory, TheProgressThreadGoesOn) {
   const Watchdog watchdog("the progress thread");
