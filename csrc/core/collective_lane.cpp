@@ -92,13 +92,17 @@ Task& CollectiveLane::pop() {
 }
 
 Status CollectiveLane::find_failure(Finished& finished) {
-  Status status = believe([&] { return head_ == nullptr ? Status{} : engine_.diagnose(head_->operation()); },
+  Status status = believe([&] { return diagnose(); },
                           [&] {
                             advance(finished);
                             return finished.failure.ok();
                           });
-  if (!finished.failure.ok()) return finished.failure;
-  if (!status.ok()) return status;
+  return finished.failure.ok() ? status : finished.failure;
+}
+
+Status CollectiveLane::diagnose() const {
+  if (head_ == nullptr) return {};
+  if (Status status = engine_.diagnose(head_->operation()); !status.ok()) return status;
   for (Task* task = head_; task != nullptr; task = next_of(*task)) {
     if (task->deadline().passed()) return group_.timed_out(engine_.awaited(head_->operation()));
   }

@@ -39,6 +39,8 @@ class CollectiveLane final : public Lane {
   Status explain(const Task& task, const Status& why) const noexcept override;
   std::vector<int> awaited_by(const Task& task) override;
 
+  // Who is gone, or was awaited in vain.
+  Status diagnose() const;
   void queue(Task& task);
   std::uint64_t take_number() {
     const std::uint64_t number = next_.load(std::memory_order_relaxed);

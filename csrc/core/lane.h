@@ -180,7 +180,7 @@ class Lane {
   [[gnu::cold]] static Status failure_of(const std::exception& error);
 
   // What diagnose() finds of the peers, once everything that they had published before has been taken in: drain() does that, and says
-  // whether to go on. A rank is believed dead or gone when that is still so after it.
+  // whether to go on. A rank is believed dead, gone or late when that is still so after it.
   template <class Diagnose, class Drain>
   static Status believe(Diagnose&& diagnose, Drain&& drain) {
     for (Status before;;) {

@@ -222,8 +222,12 @@ std::vector<int> MessageLane::awaited() const {
   return ranks;
 }
 
-Status MessageLane::diagnose() const {
-  return port_ == nullptr ? Status{} : port_->diagnose(awaited(), mailbox_.waits_for_anybody());
+Status MessageLane::diagnose() {
+  Status status = port_ == nullptr ? Status{} : port_->diagnose(awaited(), mailbox_.waits_for_anybody());
+  for_each_held([&](const Task& task) {
+    if (status.ok() && !listens(task) && task.deadline().passed()) status = group_.timed_out(awaited_by(task));
+  });
+  return status;
 }
 
 template <class Diagnose>
@@ -248,12 +252,7 @@ void MessageLane::inspect_unawaited() {
 }
 
 Status MessageLane::find_failure(Finished& finished) {
-  if (Status status = certain([&] { return diagnose(); }, finished); !status.ok()) return status;
-  Status late;
-  for_each_held([&](const Task& task) {
-    if (late.ok() && !listens(task) && task.deadline().passed()) late = group_.timed_out(awaited_by(task));
-  });
-  return late;
+  return certain([&] { return diagnose(); }, finished);
 }
 
 void MessageLane::drop_all(const Status& why, Finished& finished) noexcept {

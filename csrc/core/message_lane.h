@@ -162,7 +162,8 @@ class MessageLane final : public Lane {
   bool wants_more_from(int source) const;
   // Ranks that a pending task waits for; those that receive from anybody count for none.
   std::vector<int> awaited() const;
-  Status diagnose() const;
+  // Who is gone, or was awaited in vain.
+  Status diagnose();
   template <class Diagnose>
   Status certain(Diagnose&& diagnose, Finished& finished);
   static bool listens(const Task& task) {

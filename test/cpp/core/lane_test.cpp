@@ -161,6 +161,14 @@ TEST_F(LaneTest, ATaskBehindAnotherKeepsItsOwnDeadline) {
   EXPECT_EQ(patient->status().code, Code::kTimeout);
 }
 
+// This process may have been stopped since its last look, while the others went on.
+TEST_F(LaneTest, WhatCameBeforeTheDeadlineWasNotAwaitedInVain) {
+  const auto task = post(Nanos{1});
+  engine_.next = Step::kDone;
+  lane_->inspect();
+  expect_well(*task);
+}
+
 TEST_F(LaneTest, CountsItsTasksAndForgetsThemOnceDone) {
   EXPECT_FALSE(lane_->busy());
   const auto task = post();

@@ -278,5 +278,18 @@ TEST_F(MessageBegin, ACallBehindAnotherWaitsForItsTurn) {
   EXPECT_EQ(second.verify(), "");
 }
 
+// This process may have been stopped since its last look, while the other went on.
+TEST_F(MessageBegin, WhatCameBeforeTheDeadlineWasNotAwaitedInVain) {
+  const Letter letter = plain(Op::kRecv, kSmall, 3, 1, 5);
+  const auto task = std::make_shared<Task>(letter.call(), Nanos{1});
+  lane_->post(*task, 1, task);
+  arrive(3, 5);
+  lane_->inspect();
+  ASSERT_TRUE(task->done());
+  EXPECT_TRUE(task->status().ok()) << task->status().message();
+  EXPECT_TRUE(group_->health().ok()) << group_->health().message();
+  EXPECT_EQ(letter.verify(), "");
+}
+
 }  // namespace
 }  // namespace customccl::test
