@@ -68,13 +68,19 @@ void take_lent() {
   if (base == nullptr) return;
   std::byte* const end = lent.identity.is_of(lent.fd) ? base + lent.bytes : base;
   constexpr int kFlags = MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED_NOREPLACE;  // nowhere else
+  const auto map = [base](std::byte* from, std::size_t bytes) {
+    if (bytes == 0) return;
+    [[maybe_unused]] const void* mapped =
+        ::mmap(from, bytes, PROT_READ | PROT_WRITE, kFlags, lent.fd, static_cast<off_t>(from - base));
+  };
   for (std::byte *from = base, *after = nullptr; from < end; from = after) {
     std::byte* const to = next_hole(from, end, after);
-    if (to == from) continue;
-    [[maybe_unused]] const void* mapped = ::mmap(from, static_cast<std::size_t>(to - from), PROT_READ | PROT_WRITE,
-                                                 kFlags, lent.fd, static_cast<off_t>(from - base));
+    map(from, static_cast<std::size_t>(to - from));
   }
-  for (Hole& hole : lent.holes) hole.bytes = 0;  // the next mapping that is lent is another one
+  for (Hole& hole : lent.holes) {
+    if (end != base) map(hole.begin, hole.bytes);  // where nothing is yet: the parent was about to make it private
+    hole.bytes = 0;                                // the next mapping that is lent is another one
+  }
 }
 
 }  // namespace

@@ -246,6 +246,20 @@ TEST(MemoryFile, ForkedChildrenHaveWhatLiesAroundWhatWasMadePrivate) {
   EXPECT_EQ(parent.wait(), 0);
 }
 
+// A fork of another thread may come between the two halves of make_private(): the hole is told, and the pages are still shared.
+TEST(MemoryFile, ForkedChildrenHaveWhatIsAboutToBeMadePrivate) {
+  Child parent([] {
+    const MemoryFile file = new_page();
+    const Mapping page(file);
+    std::memset(page.base(), 7, kPage);
+    lend_to_children(file, page.base(), kPage);
+    add_hole(page.base(), kPage);
+    Child child([&] { return all_are(page.base(), kPage, 7) ? 0 : 1; });
+    return child.wait();
+  });
+  EXPECT_EQ(parent.wait(), 0);
+}
+
 TEST(MemoryFile, AFileSizeLimitIsAnErrorAndNotASignal) {
   Child child([] {
     const rlimit limit{kPage, kPage};
