@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "platform/cpu.h"
+#include "platform/once_per_process.h"
 #include "platform/settings_reader.h"
 
 // A process belongs to one group per hierarchy (/proc/self/cgroup: "id:controllers:path"), and each hierarchy may be
@@ -105,8 +106,7 @@ double cgroup_cpu_limit_below(const std::string& root) {
 }
 
 double cgroup_cpu_limit() {
-  static const double limit = cgroup_cpu_limit_below("");
-  return limit;
+  return made_once<[] { return cgroup_cpu_limit_below(""); }>();
 }
 
 }  // namespace customccl

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "platform/byte_size.h"
+#include "platform/once_per_process.h"
 
 namespace customccl {
 namespace {
@@ -100,8 +101,7 @@ std::size_t last_level_cache_below(const std::string& root, const CpuSet& wanted
 }
 
 std::size_t last_level_cache() {
-  static const std::size_t bytes = last_level_cache_below("", affinity());
-  return bytes;
+  return made_once<[] { return last_level_cache_below("", affinity()); }>();
 }
 
 std::vector<CpuSet> cache_domains() { return cache_domains_below("", affinity()); }

@@ -25,4 +25,18 @@ T& once_per_process() {
   return seen->value;
 }
 
+// What Make() says at the first call, which forked children keep. Not a static variable: a child that is forked while a thread makes that
+// would wait for the thread, for ever.
+template <auto Make>
+const auto& made_once() {
+  using T = decltype(Make());
+  static std::atomic<const T*> current{nullptr};
+  const T* seen = current.load(std::memory_order_acquire);
+  if (seen != nullptr) return *seen;
+  const T* fresh = new T(Make());
+  if (current.compare_exchange_strong(seen, fresh, std::memory_order_acq_rel)) return *fresh;
+  delete fresh;
+  return *seen;
+}
+
 }  // namespace customccl

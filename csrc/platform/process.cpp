@@ -12,6 +12,8 @@
 #include <random>
 #include <sstream>
 
+#include "platform/once_per_process.h"
+
 namespace customccl {
 
 std::atomic<std::uint64_t> fork_count{0};
@@ -80,13 +82,12 @@ std::string host_name() {
 
 // Never destroyed: threads may still ask while the process exits.
 const std::string& boot_id() {
-  static const auto& once = *new std::string([] {
+  return made_once<[] {
     std::ifstream file("/proc/sys/kernel/random/boot_id");
     std::string text;
     std::getline(file, text);
     return text.empty() ? std::string(kUnknownBoot) : text;
-  }());
-  return once;
+  }>();
 }
 
 std::string moment_now() { return boot_id() + ':' + std::to_string(ticks_now()); }

@@ -2,11 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <set>
 #include <thread>
 
 #include "child.h"
+#include "platform/once_per_process.h"
 
 namespace customccl {
 namespace {
@@ -46,6 +48,27 @@ TEST(Process, KnowsWhetherAMomentLiesBeforeItsStart) {
   EXPECT_FALSE(before_this_process(""));
   Child child([&] { return before_this_process(earlier) && !before_this_process(moment_now()) ? 0 : 1; });
   EXPECT_EQ(child.wait(), 0);
+}
+
+// Of a static variable it would wait for the end of a thread that it does not have.
+TEST(Process, AForkedChildMakesItselfWhatAThreadOfItsParentIsMaking) {
+  static std::atomic<bool> making{false}, forked{false};
+  constexpr auto kMake = [] {
+    making = true;
+    while (!forked) std::this_thread::yield();
+    return 7;
+  };
+  std::thread maker([] { made_once<kMake>(); });
+  while (!making) std::this_thread::yield();
+  Child child([] {
+    ::alarm(20);
+    forked = true;
+    return made_once<kMake>();
+  });
+  EXPECT_EQ(child.wait(), 7);
+  forked = true;
+  maker.join();
+  EXPECT_EQ(made_once<kMake>(), 7);
 }
 
 TEST(Process, KnowsTheHost) { EXPECT_FALSE(host_name().empty()); }
