@@ -194,11 +194,13 @@ std::string keeper_address(const Id128& arena_id) { return "customccl-" + to_hex
 Status start_keeper(HostArena& arena) {
   Fd listener;
   if (Status status = listen_abstract(keeper_address(arena.header().id), listener); !status.ok()) return status;
-  int bell[2] = {-1, -1};
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, bell) != 0)
-    return system_error("Cannot make the bell of the keeper of shared memory", errno);
+  int ends[2] = {-1, -1};
+  const bool made = ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0;
+  Fd bell(ends[0]);
+  Fd rope(ends[1]);
+  if (!made || !bell || !rope) return system_error("Cannot make the bell of the keeper of shared memory", errno);
   auto adopted = std::make_shared<std::promise<bool>>();
-  auto lines = std::make_shared<Lines>(Lines{Line(std::move(listener)), Line(Fd(bell[0])), Line(Fd(bell[1]))});
+  auto lines = std::make_shared<Lines>(Lines{Line(std::move(listener)), Line(std::move(bell)), Line(std::move(rope))});
   Status started = start_background_thread("customccl-keep", [&arena, lines, adopted] {
     const bool alive = arena.header().life.adopt();
     adopted->set_value(alive);

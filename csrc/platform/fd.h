@@ -1,17 +1,30 @@
 #pragma once
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <utility>
 
 namespace customccl {
 
-// Owns a file descriptor.
+// Another number for a descriptor that got stdin's, stdout's or stderr's, as the program was started without these: it writes there all
+// the same. -1, with errno, where there is none.
+inline int beyond_standard(int fd) {
+  if (fd < 0 || fd > STDERR_FILENO) return fd;
+  const int moved = ::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  const int error = errno;
+  ::close(fd);
+  errno = error;
+  return moved;
+}
+
+// Owns a file descriptor, which is never one of the three that every program takes for its own.
 class Fd {
  public:
   Fd() = default;
-  explicit Fd(int fd) : fd_(fd) {}
+  explicit Fd(int fd) : fd_(beyond_standard(fd)) {}
   Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   Fd& operator=(Fd&& other) noexcept {
     std::swap(fd_, other.fd_);

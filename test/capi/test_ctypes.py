@@ -123,6 +123,26 @@ def test_what_a_rank_sends_to_itself_is_what_it_expects(meeting, size):
     )
 
 
+@pytest.mark.parametrize("closed", [[0], [1], [2], [0, 1, 2]])
+def test_what_a_program_writes_where_it_was_started_without_meets_nothing_of_ours(meeting, closed):
+    meeting.run(
+        f"""
+        import errno
+        for number in {closed}:
+            os.close(number)
+        comm = Comm(token, rank, size)
+        assert comm.code == OK, last_error()
+        for number in {closed}:
+            try:
+                os.write(number, bytes(100_000))
+            except OSError as error:
+                assert error.errno == errno.EBADF, error
+        assert comm.sum([rank, 5]) == [1, 10], last_error()
+        """,
+        2,
+    )
+
+
 def test_an_explicit_directory(meeting, tmp_path):
     place = tmp_path / "elsewhere"
     place.mkdir()
