@@ -159,6 +159,7 @@ Status MeetingDirectory::open_directory() {
     return {};
   }
   directory_ = Fd();
+  if (made) ::rmdir(path_.c_str());  // by a file system that has owners or modes of its own
   return {Code::kSystem, "the directory " + path_ + " belongs to another user or is open to others. " + kAdvice};
 }
 

@@ -1,5 +1,7 @@
 """The C ABI from Python processes that never import torch: operations, failures with texts, nothing left behind."""
 
+import os
+import tempfile
 import textwrap
 
 import pytest
@@ -141,6 +143,23 @@ def test_what_a_program_writes_where_it_was_started_without_meets_nothing_of_our
         """,
         2,
     )
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes root to make files as another user")
+def test_a_directory_that_the_file_system_gave_to_another_user_does_not_stay(meeting):
+    with tempfile.TemporaryDirectory(dir="/tmp") as place:
+        os.chmod(place, 0o777)
+        meeting.run(
+            f"""
+            libc = ctypes.CDLL(None)
+            libc.setfsuid(1)
+            comm = Comm(token, 0, 2, directory={place!r})
+            libc.setfsuid(0)
+            assert comm.code == SYSTEM and "belongs to another user" in last_error(), last_error()
+            """,
+            1,
+        )
+        assert os.listdir(place) == []
 
 
 def test_an_explicit_directory(meeting, tmp_path):
