@@ -1,8 +1,10 @@
 #include "capi/token.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
@@ -19,10 +21,14 @@ constexpr std::size_t kIdLength = 32;
 constexpr std::size_t kMaxDirectory =
     sizeof(customccl_token::text) - kPrefix.size() - kIdLength - 2;  // ':' and the zero byte
 
+// A token is a line of text. What is beyond ASCII may be a letter.
+bool printable(char letter) { return static_cast<unsigned char>(letter) >= ' ' && letter != '\x7f'; }
+
 bool usable(const char* directory) {
   struct stat facts{};
   return directory != nullptr && directory[0] == '/' && std::strlen(directory) <= kMaxDirectory &&
-         ::stat(directory, &facts) == 0 && S_ISDIR(facts.st_mode) && ::access(directory, W_OK | X_OK) == 0;
+         std::all_of(directory, directory + std::strlen(directory), printable) && ::stat(directory, &facts) == 0 &&
+         S_ISDIR(facts.st_mode) && ::faccessat(AT_FDCWD, directory, W_OK | X_OK, AT_EACCESS) == 0;
 }
 
 }  // namespace

@@ -162,6 +162,25 @@ def test_a_directory_that_the_file_system_gave_to_another_user_does_not_stay(mee
         assert os.listdir(place) == []
 
 
+def test_a_token_is_a_line_and_names_a_directory_that_its_maker_may_use(meeting, tmp_path):
+    (tmp_path / "two\nlines").mkdir()
+    meeting.run(
+        f"""
+        here = {str(tmp_path)!r}
+        os.environ.update(XDG_RUNTIME_DIR=here + "/two\\nlines", TMPDIR=here)
+        assert abi.make_token().endswith(":" + here)
+        if os.geteuid() == 0:
+            os.environ["XDG_RUNTIME_DIR"] = here
+            os.environ["TMPDIR"] = "/tmp"
+            os.seteuid(1)
+            token = abi.make_token()
+            os.seteuid(0)
+            assert token.endswith(":/tmp"), token
+        """,
+        1,
+    )
+
+
 def test_an_explicit_directory(meeting, tmp_path):
     place = tmp_path / "elsewhere"
     place.mkdir()
