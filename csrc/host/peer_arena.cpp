@@ -61,8 +61,9 @@ bool within_reach(const ArenaAddress& address) {
 Status fetch_descriptor(const ArenaAddress& address, const Deadline& deadline, Fd& out) {
   Fd socket;
   if (Status status = connect_abstract(keeper_address(address.id), deadline, socket); !status.ok()) {
-    if (status.code != Code::kUnreachable) return status;  // this process has no socket, or no time, left
-    if (within_reach(address))
+    const bool nobody = status.code == Code::kPeerLeft;  // else a sandbox, say, lets this process not go there
+    if (!nobody && status.code != Code::kUnreachable) return status;  // this process has no socket, or no time, left
+    if (nobody && within_reach(address))
       return {Code::kPeerDied, "process " + std::to_string(address.pid) + " has ended: its local socket is gone"};
     return unreachable(address, "its local socket cannot be reached (" + status.message() + ")");
   }

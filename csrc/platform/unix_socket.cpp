@@ -151,9 +151,9 @@ Status connect_abstract(const std::string& name, const Deadline& deadline, Fd& o
   if (!socket) return system_error("Cannot make a Unix socket", errno);
   while (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address.raw), address.bytes) != 0) {
     if (errno == ECONNREFUSED) {
-      return {Code::kUnreachable, "Nobody listens on the abstract socket \"" + name +
-                                      "\": the peer runs in another network namespace (another host or container), has "
-                                      "not started listening, or is gone."};
+      return {Code::kPeerLeft, "Nobody listens on the abstract socket \"" + name +
+                                   "\": the peer runs in another network namespace (another host or container), has "
+                                   "not started listening, or is gone."};
     }
     if (errno != EAGAIN && errno != EINTR) {
       return {Code::kUnreachable, "Cannot connect to the abstract socket \"" + name + "\": " + errno_text(errno)};

@@ -13,7 +13,7 @@
 // Unix sockets with abstract names (they live in the network namespace and vanish with their owner), for passing one
 // descriptor to a peer on the same host. All waits have a deadline. Sockets made here do not block and close on exec.
 //
-// Codes: kTimeout when the deadline passed, kPeerDied when the other side closed, kUnreachable when nobody listens, or
+// Codes: kTimeout when the deadline passed, kPeerDied when the other side closed, kPeerLeft when nobody listens, kUnreachable when
 // the system lets this process not connect, kInvalidArgument for a bad name, kMismatch for bytes that are not what was agreed, kSystem for the rest.
 
 namespace customccl {

@@ -1,13 +1,19 @@
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <sstream>
 #include <thread>
 
@@ -221,6 +227,29 @@ TEST(PeerArenaProcess, OfAProcessThatMayRunElsewhereIsUnreachable) {
     EXPECT_EQ(status.code, Code::kUnreachable);
     EXPECT_NE(status.message().find("does not share memory"), std::string::npos) << status.message();
   }
+}
+
+// As Landlock and profiles of AppArmor or seccomp do.
+bool forbid_connections() {
+  sock_filter steps[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+                         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_connect, 0, 1),
+                         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+                         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+  const sock_fprog program{std::size(steps), steps};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+TEST(PeerArenaProcess, OfALivingProcessThatThisOneIsNotLetToIsUnreachable) {
+  Owner owner;
+  const ArenaAddress address = owner.address();
+  Child child([&] {
+    if (!forbid_connections()) return 1;
+    std::shared_ptr<PeerArena> peer;
+    const Status status = attach(address, soon(), peer);
+    if (status.message().find("Operation not permitted") == std::string::npos) return 2;
+    return status.code == Code::kUnreachable ? 0 : 3;
+  });
+  EXPECT_EQ(child.wait(), 0);
 }
 
 TEST(PeerArenaProcess, RefusesAnotherKernelAndASizeThatIsNotTrue) {
