@@ -5,6 +5,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <fstream>
@@ -77,7 +78,9 @@ void watch_for_fork() {
 std::string host_name() {
   char name[256] = {};
   if (::gethostname(name, sizeof(name) - 1) != 0 || name[0] == '\0') return "unknown-host";
-  return name;
+  std::string word = name;
+  std::replace_if(word.begin(), word.end(), [](char letter) { return letter <= ' ' || letter > '~'; }, '_');
+  return word;
 }
 
 // Never destroyed: threads may still ask while the process exits.

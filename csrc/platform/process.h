@@ -18,6 +18,7 @@ void watch_for_fork();
 extern std::atomic<std::uint64_t> fork_count;
 inline std::uint64_t fork_generation() { return fork_count.load(std::memory_order_relaxed); }
 
+// In one word, which ranks tell each other: what does not belong into a word is replaced.
 std::string host_name();
 
 // Of this start of the machine; kUnknownBoot where the system does not tell.

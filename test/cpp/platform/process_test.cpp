@@ -1,10 +1,13 @@
 #include "platform/process.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <set>
+#include <string_view>
 #include <thread>
 
 #include "child.h"
@@ -72,6 +75,19 @@ TEST(Process, AForkedChildMakesItselfWhatAThreadOfItsParentIsMaking) {
 }
 
 TEST(Process, KnowsTheHost) { EXPECT_FALSE(host_name().empty()); }
+
+TEST(Process, TheHostHasANameOfOneWord) {
+  constexpr int kMayNot = 77;
+  Child child([] {
+    const std::string_view name = "a host\nof \xff";
+    if (::unshare(CLONE_NEWUTS) != 0 && ::unshare(CLONE_NEWUSER | CLONE_NEWUTS) != 0) return kMayNot;
+    if (::sethostname(name.data(), name.size()) != 0) return kMayNot;
+    return host_name() == "a_host_of__" ? 0 : 1;
+  });
+  const int result = child.wait();
+  if (result == kMayNot) GTEST_SKIP() << "this process may not rename its host, not even for itself";
+  EXPECT_EQ(result, 0);
+}
 
 }  // namespace
 }  // namespace customccl
