@@ -27,9 +27,14 @@ Status allocate(void** memory, std::size_t bytes) {
   *memory = nullptr;
   Given fresh{{}, bytes};
   if (Status status = TensorMemory::of_process().allocate(bytes, fresh.block); !status.ok()) return status;
-  auto& ledger = once_per_process<Ledger>();
-  const std::lock_guard lock(ledger.mutex);
-  ledger.given.emplace(fresh.block.data, fresh);
+  try {
+    auto& ledger = once_per_process<Ledger>();
+    const std::lock_guard lock(ledger.mutex);
+    ledger.given.emplace(fresh.block.data, fresh);
+  } catch (...) {
+    TensorMemory::of_process().release(fresh.block, bytes);
+    throw;
+  }
   *memory = fresh.block.data;
   return {};
 }

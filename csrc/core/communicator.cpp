@@ -212,10 +212,16 @@ void Communicator::drive_slowly(Lane& lane, const Task& task, Nanos& told) noexc
   });
 }
 
-void Communicator::abort(const std::string& why) {
-  fail({Code::kAborted,
-        "abort() was called on rank " + std::to_string(global_rank(spec_.rank)) + (why.empty() ? "" : ": " + why),
-        global_rank(spec_.rank)});
+void Communicator::abort(std::string_view why) noexcept {
+  Status aborted;
+  aborted.code = Code::kAborted;
+  aborted.culprit = global_rank(spec_.rank);
+  attempt([&] {
+    std::string text = "abort() was called on rank " + std::to_string(aborted.culprit);
+    if (!why.empty()) text.append(": ").append(why);
+    aborted = {Code::kAborted, std::move(text), aborted.culprit};
+  });
+  fail(aborted);
 }
 
 void Communicator::close(std::string_view why) noexcept {

@@ -65,8 +65,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   bool suspended() const { return suspended_.load(std::memory_order_acquire); }
   std::size_t staging_bytes() const { return inherited() ? 0 : collectives_->staging_bytes(); }
 
+  // Both need no memory; without any, why they were called is not told. Destructors close, too.
   // Ends the group on all ranks. The first reason wins.
-  void abort(const std::string& why);
+  void abort(std::string_view why) noexcept;
   // Says goodbye to the peers. Pending calls end with an error that gives this reason.
   void close(std::string_view why = "the group was destroyed on this rank") noexcept;
 

@@ -113,13 +113,12 @@ Status HostArena::allocate_locked(std::size_t bytes, Block& out, std::size_t ali
   return {};
 }
 
+// First what may need memory: without it the block is as it was, and may be released again.
 void HostArena::release(const Block& block) {
-  give_pages(block);
   const std::lock_guard lock(mutex_);
-  if (!share_withdrawn(block)) return;  // others shall not get it
-  bare_.erase(block.offset);
+  if (share_withdrawn(block)) ranges_.give(block.offset, block.bytes);  // else others shall not get it
+  if (bare_.erase(block.offset) == 0) drop_pages(block);
   ends_.erase(last_page(block));
-  ranges_.give(block.offset, block.bytes);
 }
 
 bool HostArena::share_withdrawn(const Block& block) {
@@ -182,7 +181,10 @@ bool HostArena::settled(const Block& block) const {
 
 void HostArena::give_pages(const Block& block) {
   const std::lock_guard lock(mutex_);
-  if (!bare_.insert(block.offset).second) return;
+  if (bare_.insert(block.offset).second) drop_pages(block);
+}
+
+void HostArena::drop_pages(const Block& block) {
   release_pages(file_, block.offset, block.bytes);
   in_use_ -= block.bytes;
 }

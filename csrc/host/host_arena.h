@@ -99,6 +99,7 @@ class HostArena {
   static std::size_t last_page(const Block& block) { return block.offset + block.bytes - RangeAllocator::kPage; }
   std::size_t offset_of(const std::byte* data) const { return static_cast<std::size_t>(data - base_); }
   bool share_withdrawn(const Block& block);
+  void drop_pages(const Block& block);
 
   MemoryFile file_;
   std::byte* base_ = nullptr;

@@ -36,9 +36,10 @@ bool reclaim_limbo() {
   if (arena == nullptr) return true;
   auto& limbo = once_per_process<Limbo>();
   const std::lock_guard lock(limbo.mutex);
-  limbo.departed.remove_if([arena](const Departed& group) {
+  limbo.departed.remove_if([arena](Departed& group) {
     if (!group.unreadable()) return false;
-    for (const Block& block : group.blocks) arena->release(block);
+    // What is given back is forgotten at once: the next may find no memory for it.
+    for (; !group.blocks.empty(); group.blocks.pop_back()) arena->release(group.blocks.back());
     return true;
   });
   return limbo.departed.empty();

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <sstream>
 
+#include "base/attempt.h"
+
 namespace customccl {
 
 namespace {
@@ -106,7 +108,7 @@ Status NoticeBoard::make(std::unique_ptr<NoticeBoard>& out) {
 NoticeBoard::~NoticeBoard() {
   if (generation_ != fork_generation()) return;  // the parent's
   page_at(page_).clear(0);
-  arena_.give_board(page_);
+  attempt([this] { arena_.give_board(page_); });  // without the memory to remember it nobody gets the page
 }
 
 Status NoticeBoard::show(const Notice& notice) { return page_at(page_).write(notice); }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/attempt.h"
 #include "host/keeper.h"
 #include "host/limbo.h"
 #include "platform/once_per_process.h"
@@ -25,7 +26,7 @@ Status TensorMemory::allocate(std::size_t bytes, Block& out) {
   if (large) gather_pages(out.data, bytes);
   const std::lock_guard lock(mutex_);
   count_in(out);
-  give_back_excess();
+  attempt([this] { give_back_excess(); });  // what there is no memory for waits on
   return {};
 }
 
@@ -47,23 +48,28 @@ void TensorMemory::count_in(const Block& block) {
   most_in_use_ = std::max(most_in_use_, in_use_);
 }
 
-void TensorMemory::release(const Block& block, std::size_t bytes) {
+void TensorMemory::release(const Block& block, std::size_t bytes) noexcept {
   HostArena* arena = HostArena::existing();
   const bool shared = arena->shares(block.data, block.bytes);
+  bool waits = false;
   bool unwatched = false;
   {
     const std::lock_guard lock(mutex_);
     in_use_ -= block.bytes;
-    if (shared) {
-      waiting_.push_back({block, bytes, Clock::now()});
+    waits = shared && attempt([&] { waiting_.push_back({block, bytes, Clock::now()}); });
+    if (waits) {
       waiting_bytes_ += block.bytes;
-      give_back_excess();
+      attempt([this] { give_back_excess(); });
       unwatched = !std::exchange(watched_, true);
     }
   }
   if (unwatched) wake_keeper();
-  if (shared) return;
-  bury({block}, [arena, block] { return arena->settled(block); });
+  if (waits) return;
+  // Without the memory for that, either, it is nobody's.
+  attempt([&] {
+    if (shared) return arena->release(block);
+    bury({block}, [arena, block] { return arena->settled(block); });
+  });
 }
 
 std::optional<Clock::time_point> TensorMemory::tidy(Clock::time_point now) {
@@ -86,10 +92,10 @@ void TensorMemory::give_back_excess() {
 }
 
 void TensorMemory::give_back_oldest() {
-  const Waiting oldest = waiting_.front();
+  const Block oldest = waiting_.front().block;
+  HostArena::existing()->release(oldest);
+  waiting_bytes_ -= oldest.bytes;
   waiting_.pop_front();
-  waiting_bytes_ -= oldest.block.bytes;
-  HostArena::existing()->release(oldest.block);
 }
 
 std::size_t TensorMemory::waiting_bytes() const {

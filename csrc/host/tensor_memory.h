@@ -27,7 +27,7 @@ class TensorMemory {
   // 0 bytes count as one. The contents are arbitrary.
   Status allocate(std::size_t bytes, Block& out);
   // A block of so many bytes that was allocated here. Where peers may still write to it, it is given back when none will any more.
-  void release(const Block& block, std::size_t bytes);
+  void release(const Block& block, std::size_t bytes) noexcept;
 
   // Gives back what has waited for kPatience by `now`. When to look again: nothing, if nothing waits.
   std::optional<Clock::time_point> tidy(Clock::time_point now);

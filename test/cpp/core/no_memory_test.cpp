@@ -157,6 +157,27 @@ TEST_F(NoMemory, EndsAGroupWhosePeerIsLate) {
   }
 }
 
+// What the first of two ranks does at its end, with less and less memory, and what the other gets.
+void end_without_memory(const std::function<void(std::shared_ptr<Communicator>&)>& end, Code heard) {
+  for (int n = 1, asked = n; asked >= n && !testing::Test::HasFailure(); ++n) {
+    run_threads(2, [&](const Rank& rank) {
+      std::shared_ptr<Communicator> group = rank.join("g");
+      if (rank.number() == 1) {
+        EXPECT_EQ(group->run(Call()).code, heard) << n;
+        return;
+      }
+      fail_allocations_from(n);
+      end(group);
+      asked = disarm();
+    });
+  }
+}
+
+TEST_F(NoMemory, LetsAGroupBeDestroyedAndAborted) {
+  end_without_memory([](std::shared_ptr<Communicator>& group) { group.reset(); }, Code::kPeerLeft);
+  end_without_memory([](std::shared_ptr<Communicator>& group) { group->abort("enough of it"); }, Code::kAborted);
+}
+
 TEST_F(NoMemory, ForATaskLeavesTheGroupInStep) {
   class Maker final : public TaskMaker {
    public:

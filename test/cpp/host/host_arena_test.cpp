@@ -5,10 +5,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <thread>
+#include <vector>
 
+#include "base/attempt.h"
 #include "host/limbo.h"
 #include "host/own_arena.h"
+#include "support/failing_new.h"
 #include "support/ranks.h"
 
 namespace customccl::test {
@@ -21,9 +25,10 @@ std::size_t bytes_present() {
   return static_cast<std::size_t>(facts.st_blocks) * 512;
 }
 
-bool all_zero(const Block& block) {
-  return std::all_of(block.data, block.data + block.bytes, [](std::byte value) { return value == std::byte{0}; });
+bool holds_only(const Block& block, std::byte value) {
+  return std::all_of(block.data, block.data + block.bytes, [=](std::byte each) { return each == value; });
 }
+bool all_zero(const Block& block) { return holds_only(block, std::byte{0}); }
 
 TEST(HostArena, IsOnePerProcessAndAlive) {
   EXPECT_EQ(&arena(), &arena());
@@ -134,6 +139,38 @@ TEST(Limbo, GivesMemoryBackOnlyOnceItIsUnreadable) {
   unreadable = true;
   until([&] { return arena().bytes_in_use() == in_use; });  // the keeper does it
   EXPECT_TRUE(reclaim_limbo());
+}
+
+// Whichever allocation fails while two blocks go back: who gets their places next is left alone.
+TEST(Limbo, GivesNothingBackTwiceWhenMemoryRunsOut) {
+  if (!allocations_can_fail()) GTEST_SKIP() << "a sanitizer has its own operator new";
+  EXPECT_TRUE(reclaim_limbo());  // it is there
+  for (int n = 1, asked = n; asked >= n; ++n) {
+    const std::size_t in_use = arena().bytes_in_use();
+    Block blocks[4];  // every other one stays, so that no two can be joined
+    for (Block& block : blocks) ASSERT_TRUE(arena().allocate(5000, block).ok());
+    std::vector<Block> departed{blocks[0], blocks[2]};
+    const std::function<bool()> unreadable = [] { return true; };
+    const auto bury_them = [&] { bury(std::move(departed), unreadable); };
+    fail_allocations_from(n);
+    const bool buried = attempt(bury_them);
+    asked = disarm();
+    EXPECT_EQ(buried, asked < n);
+    Block fresh[2];
+    for (Block& block : fresh) {
+      ASSERT_TRUE(arena().allocate(5000, block).ok());
+      std::memset(block.data, 0x77, block.bytes);
+    }
+    EXPECT_TRUE(reclaim_limbo());
+    for (const Block& block : fresh) {
+      EXPECT_TRUE(holds_only(block, std::byte{0x77})) << n;
+      arena().release(block);
+    }
+    arena().release(blocks[1]);
+    arena().release(blocks[3]);
+    const bool forgotten = n == 1;  // there was no memory to remember them by
+    EXPECT_EQ(arena().bytes_in_use(), forgotten ? in_use + blocks[0].bytes + blocks[2].bytes : in_use) << n;
+  }
 }
 
 TEST(Limbo, GivesBackAtOnceWhatNobodyReads) {

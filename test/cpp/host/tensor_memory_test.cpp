@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "host/own_arena.h"
+#include "support/failing_new.h"
 #include "support/ranks.h"
 
 namespace customccl::test {
@@ -106,6 +107,16 @@ TEST_F(TensorMemoryTest, ThatAndWhatIsInUseAreAtMostOneAndAHalfTimesWhatWas) {
     EXPECT_GE(memory.waiting_bytes(), block.bytes) << bytes;  // the latest stays
     EXPECT_EQ(arena().bytes_in_use(), in_use + memory.waiting_bytes()) << bytes;
   }
+}
+
+TEST_F(TensorMemoryTest, GoesBackAtOnceWhereThereIsNoMemoryToRememberItBy) {
+  if (!allocations_can_fail()) GTEST_SKIP() << "a sanitizer has its own operator new";
+  const Block block = allocate(kBytes);
+  fail_allocations_from(1);
+  memory.release(block, kBytes);
+  disarm();
+  EXPECT_EQ(memory.waiting_bytes(), 0u);
+  EXPECT_EQ(arena().bytes_in_use(), in_use);
 }
 
 TEST_F(TensorMemoryTest, ServesManyThreadsAtOnce) {
