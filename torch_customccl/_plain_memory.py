@@ -3,12 +3,14 @@
 import ctypes
 import weakref
 from ctypes import byref, c_void_p
+from numbers import Integral
 from typing import Any, NoReturn, cast
 
 import torch
 import torch.distributed as dist
 
 from torch_customccl._c_interface import CODES, last_error, library
+from torch_customccl.group_arguments import integer
 
 
 def memory_of(tensor: Any) -> tuple[int, Any, int]:
@@ -41,7 +43,9 @@ def memory_of(tensor: Any) -> tuple[int, Any, int]:
 
 def allocate_tensor(count: int, dtype: torch.dtype) -> torch.Tensor:
     """One in memory that peers read and write where it lies; not initialised. It keeps the memory, as its views do."""
-    size = count * dtype.itemsize
+    if not isinstance(dtype, torch.dtype):
+        raise TypeError(f"allocate_tensor: customccl has no dtype {dtype!r}")
+    size = integer(count, "count of allocate_tensor") * dtype.itemsize  # of an int, which grows as it must
     if not 0 <= size < 1 << 63:
         raise ValueError(f"allocate_tensor: {count} elements of {dtype}")
     if size == 0:
@@ -52,6 +56,22 @@ def allocate_tensor(count: int, dtype: torch.dtype) -> torch.Tensor:
     owner = (ctypes.c_char * size).from_address(cast(int, memory.value))  # of which the tensor is a user
     weakref.finalize(owner, library().customccl_mem_free, memory).atexit = False
     return torch.frombuffer(owner, dtype=dtype)
+
+
+def address_of(buffer: Any) -> int:
+    """What was given with a count. A tensor stands for an int too, if it holds a single one."""
+    if isinstance(buffer, (int, Integral)):
+        return cast(int, buffer)
+    name = type(buffer).__name__
+    raise TypeError(f"customccl: with a count, a buffer is an address, an int, not {name}; op and root go by name")
+
+
+def number_of(value: Any, bits: int, op: str, what: str) -> int:
+    """An int that ctypes does not cut off."""
+    number = integer(value, f"{what} of {op}")
+    if number.bit_length() >= bits:
+        raise ValueError(f"customccl: {op}: {what} is {number}, more than {bits} bits")
+    return number
 
 
 def fail(code: int) -> NoReturn:

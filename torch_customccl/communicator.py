@@ -5,7 +5,6 @@ import struct
 from collections.abc import Callable, Hashable
 from ctypes import addressof, byref, c_int32, c_void_p
 from datetime import timedelta
-from numbers import Integral
 from typing import Any, NoReturn, cast
 
 import torch
@@ -13,8 +12,8 @@ import torch.distributed as dist
 
 from torch_customccl._c_interface import DTYPES, OPS, REDUCE_OPS, Call, Options, Token, last_error, library
 from torch_customccl._loader import shim
-from torch_customccl._plain_memory import allocate_tensor, fail, memory_of
-from torch_customccl.group_arguments import integer, limited
+from torch_customccl._plain_memory import address_of, allocate_tensor, fail, memory_of, number_of
+from torch_customccl.group_arguments import limited, utf8
 from torch_customccl.launch import Coordinator
 
 _OP = {name: number for number, name in enumerate(OPS)}
@@ -67,6 +66,7 @@ class Communicator:
         timeout = limited(timeout, "a Communicator")
         if not isinstance(name, str | None):
             raise TypeError(f"customccl: the name of a Communicator must be a str, not {name!r}")
+        label = utf8(name, "the name of a Communicator") if name else None
         coordinator = coordinator or Coordinator()
         self.rank, self.size = coordinator.rank, coordinator.world_size
         self._library = library()
@@ -79,7 +79,7 @@ class Communicator:
         if not text.startswith(b"customccl"):
             raise dist.DistBackendError(f"rank 0 could not make a token: {text.decode()}")
         limit_ms = int(timeout.total_seconds() * 1000)
-        options = Options(size=ctypes.sizeof(Options), timeout_ms=limit_ms, name=name.encode() if name else None)
+        options = Options(size=ctypes.sizeof(Options), timeout_ms=limit_ms, name=label)
         code = self._library.customccl_init(
             byref(Token(text)), self.rank, self.size, byref(options), byref(self._handle)
         )
@@ -101,19 +101,19 @@ class Communicator:
             if code != _NOT_PLAIN:
                 self._refuse(code)
         # `buffer` keeps its name: the tensor may be nobody else's, and must outlive the call.
-        count, dtype, at = memory_of(buffer) if count is None else (count, dtype, _address(buffer))
+        count, dtype, at = memory_of(buffer) if count is None else (count, dtype, address_of(buffer))
         self._call((0, dtype, op, 0), at, at, count)
 
     def reduce(
         self, buffer: Any, count: int | None = None, dtype: Any = None, op: Any = "sum", *, root: int = 0
     ) -> None:
         """Reduce over all ranks into `buffer` of rank `root`, in place; buffers of the others are only read."""
-        count, dtype, at = memory_of(buffer) if count is None else (count, dtype, _address(buffer))
+        count, dtype, at = memory_of(buffer) if count is None else (count, dtype, address_of(buffer))
         self._call((_OP["REDUCE"], dtype, op, root), at, at if self.rank == root else 0, count)
 
     def broadcast(self, buffer: Any, count: int | None = None, dtype: Any = None, *, root: int = 0) -> None:
         """Make `buffer` on all ranks what it is on rank `root`. The same size and dtype on all ranks."""
-        count, dtype, at = memory_of(buffer) if count is None else (count, dtype, _address(buffer))
+        count, dtype, at = memory_of(buffer) if count is None else (count, dtype, address_of(buffer))
         self._call((_OP["BROADCAST"], dtype, None, root), at, at, count)
 
     def allgather(self, output: Any, input: Any, count: int | None = None, dtype: Any = None) -> None:
@@ -156,21 +156,24 @@ class Communicator:
 
     def send(self, buffer: Any, dst: int, count: int | None = None, dtype: Any = None, *, tag: int = 0) -> None:
         """Send `buffer` to rank `dst`, which receives it with the same tag, dtype and size."""
-        count, dtype, at = memory_of(buffer) if count is None else (count, dtype, _address(buffer))
+        count, dtype, at = memory_of(buffer) if count is None else (count, dtype, address_of(buffer))
         self._call((_OP["SEND"], dtype, None, dst), at, 0, count, tag)
 
     def recv(
         self, buffer: Any, src: int | None = None, count: int | None = None, dtype: Any = None, *, tag: int = 0
     ) -> int:
         """Receive into `buffer` from rank `src`, or from any (None). Returns the sender's rank."""
-        count, dtype, at = memory_of(buffer) if count is None else (count, dtype, _address(buffer))
+        count, dtype, at = memory_of(buffer) if count is None else (count, dtype, address_of(buffer))
         source = c_int32(-1)
         peer = _ANY_SOURCE if src is None else src
         if src == _ANY_SOURCE:  # of the C interface, where None would not do
             raise ValueError(f"recv: src is {src}, in a communicator of {self.size} ranks; None receives from any")
         call = self._prepared((_OP["RECV"], dtype, None, peer))
-        call.recv, call.count, call.source = at, count, ctypes.pointer(source)
-        call.tag = _number(tag, 64, "recv", "tag")
+        call.source = ctypes.pointer(source)
+        try:
+            _write_call(call, _TAG, tag, 0, at, count)
+        except struct.error:
+            _refuse_numbers(_OP["RECV"], tag, count)
         code = self._run(self._handle, byref(call))
         if code:
             self._refuse(code)
@@ -184,8 +187,10 @@ class Communicator:
 
     def abort(self, why: str = "") -> None:
         """End the communicator on all ranks: their calls raise, and quote `why`. From any thread."""
+        if not isinstance(why, str):
+            raise TypeError(f"customccl: why a Communicator is aborted is a str, not {why!r}")
         if self._handle:
-            self._library.customccl_abort(self._handle, why.encode())
+            self._library.customccl_abort(self._handle, why.encode(errors="replace"))
 
     def close(self) -> None:
         """Leave. A rank that still needs this one gets an error that says so. No other thread may be inside a call."""
@@ -196,6 +201,10 @@ class Communicator:
     def __del__(self) -> None:
         if getattr(self, "_handle", None):
             self.close()
+
+    def __reduce__(self) -> NoReturn:
+        # A copy would use, and give back, what this one has given back.
+        raise TypeError("customccl: a Communicator cannot be copied or pickled: every rank makes its own")
 
     def __enter__(self) -> "Communicator":
         return self
@@ -213,9 +222,7 @@ class Communicator:
             _write_call(slot[0], _TAG, tag, send, recv, count)
         except struct.error:
             slots.append(slot)
-            what = OPS[key[0]].lower()
-            _number(tag, 64, what, "tag")
-            raise ValueError(f"{what}: count {count!r} or an address is no number from 0 to 2**64 - 1") from None
+            _refuse_numbers(key[0], tag, count)
         code = self._run(self._handle, slot[1])
         slots.append(slot)
         if code:
@@ -235,7 +242,7 @@ class Communicator:
             raise ValueError(f"{what}: unknown reduce op {reduce_op!r}; known: {known}, and torch's ReduceOp")
         reduces = _REDUCE[reduce_op] if op in _REDUCING else 0
         call = Call(size=ctypes.sizeof(Call), op=op, dtype=_DTYPE[dtype], reduce_op=reduces)
-        call.root = call.peer = _number(peer, 32, what, _PEER.get(OPS[op], "root"))
+        call.root = call.peer = number_of(peer, 32, what, _PEER.get(OPS[op], "root"))
         return call
 
     def _pair(
@@ -250,7 +257,7 @@ class Communicator:
     ) -> tuple[int, int, int, Any]:
         """Addresses of both buffers (0: not given), elements of one block, dtype."""
         if count is not None:
-            send, recv = (0 if buffer is None else _address(buffer) for buffer in (input, output))
+            send, recv = (0 if buffer is None else address_of(buffer) for buffer in (input, output))
             return send, recv, count, dtype
         sent = (0, None, 0) if input is None else memory_of(input)
         got = (0, None, 0) if output is None else memory_of(output)
@@ -274,20 +281,11 @@ class Communicator:
         fail(code)
 
 
-def _address(buffer: Any) -> int:
-    """What was given with a count. A tensor stands for an int too, if it holds a single one."""
-    if isinstance(buffer, (int, Integral)):
-        return cast(int, buffer)
-    name = type(buffer).__name__
-    raise TypeError(f"customccl: with a count, a buffer is an address, an int, not {name}; op and root go by name")
-
-
-def _number(value: Any, bits: int, op: str, what: str) -> int:
-    """An int that ctypes does not cut off."""
-    number = integer(value, f"{what} of {op}")
-    if number.bit_length() >= bits:
-        raise ValueError(f"customccl: {op}: {what} is {number}, more than {bits} bits")
-    return number
+def _refuse_numbers(op: int, tag: Any, count: Any) -> NoReturn:
+    """What _write_call() could not write."""
+    what = OPS[op].lower()
+    number_of(tag, 64, what, "tag")
+    raise ValueError(f"{what}: count {count!r} or an address is no number from 0 to 2**64 - 1") from None
 
 
 def _all_reduce_of_this_torch() -> Callable[..., int]:

@@ -79,9 +79,17 @@ def reduce_op(value: Any) -> Any:
     return value
 
 
+def utf8(text: str, what: str) -> bytes:
+    """The text as stores and libraries take it. ValueError if it is none, as a file name that is not in UTF-8."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"customccl: {what} is {text[:50]!r}, which UTF-8 cannot say: {error.reason}") from None
+
+
 def check_length(name: str, of: str) -> None:
     """ValueError for a name that stores could not keep."""
-    length = len(name.encode(errors="surrogatepass"))
+    length = len(utf8(name, f"the name of {of}"))
     if length > _NAME_BYTES:
         raise ValueError(f"customccl: the name of {of} has at most {_NAME_BYTES} bytes, not {length}: {name[:50]!r}...")
 

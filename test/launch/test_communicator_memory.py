@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
@@ -31,6 +32,11 @@ def test_tensors_in_memory_that_peers_use_in_place():
         for count in (-1, 1 << 60, 1 << 62):
             with pytest.raises((ValueError, dist.DistBackendError)):
                 comm.allocate_tensor(count, torch.float64)
+        with pytest.raises(ValueError, match="4611686018427387904 elements"):
+            comm.allocate_tensor(np.int64(1 << 62))  # whose bytes numpy would count as none
+        for count, dtype, says in ((2.5, torch.float32, r"count of .* an int, not 2\.5"), (3, "f4", "no dtype .f4.")):
+            with pytest.raises(TypeError, match=says):
+                comm.allocate_tensor(count, dtype)
         comm.close()
         assert bool((part == sum(range(size))).all())
 

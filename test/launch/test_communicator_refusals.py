@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import pytest
 import torch
+import torch.distributed as dist
 from processes import communicators
 
 from torch_customccl.communicator import Communicator
@@ -94,6 +98,25 @@ REFUSED = {
         "op and root go by name",
     ),
     "nothing with a count": (lambda comm: comm.broadcast(None, 1, torch.int64), TypeError, "an int, not NoneType"),
+    "a count to receive of too many bits": (
+        lambda comm: comm.recv(torch.ones(3).data_ptr(), 0, (1 << 64) + 3, torch.float32),
+        ValueError,
+        "recv: count 18446744073709551619 or an address",
+    ),
+    "a negative count to receive": (
+        lambda comm: comm.recv(torch.ones(3).data_ptr(), 0, -1, torch.uint8),
+        ValueError,
+        "recv: count -1 or an address",
+    ),
+    "an address to receive at of too many bits": (
+        lambda comm: comm.recv((1 << 64) + torch.ones(3).data_ptr(), 0, 3, torch.float32),
+        ValueError,
+        "recv: count 3 or an address",
+    ),
+    "an abort for a number": (lambda comm: comm.abort(5), TypeError, "aborted is a str, not 5"),
+    "a copy": (copy.copy, TypeError, "cannot be copied or pickled"),
+    "a deep copy": (copy.deepcopy, TypeError, "cannot be copied or pickled"),
+    "a pickle": (pickle.dumps, TypeError, "cannot be copied or pickled"),
     "a negative source": (lambda comm: comm.recv(torch.ones(2), -1), ValueError, "src is -1, .* None receives"),
     "a source that is no number": (lambda comm: comm.recv(torch.ones(2), 0.5), TypeError, "src of recv must be an int"),
     "a root outside": (lambda comm: comm.broadcast(torch.ones(2), root=2), ValueError, "root is 2"),
@@ -130,12 +153,22 @@ def test_what_is_refused_and_that_it_ends_nothing():
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("given", "error", "says"),
     [
-        ({"timeout": 5}, "timeout of a Communicator must be a datetime.timedelta, not 5"),
-        ({"name": b"n"}, "the name of a Communicator must be a str, not b'n'"),
+        ({"timeout": 5}, TypeError, "timeout of a Communicator must be a datetime.timedelta, not 5"),
+        ({"name": b"n"}, TypeError, "the name of a Communicator must be a str, not b'n'"),
+        ({"name": "\udc80"}, ValueError, r"the name of a Communicator is '.udc80', which UTF-8 cannot say"),
     ],
 )
-def test_what_it_cannot_be_made_with_is_refused_before_the_ranks_meet(given, says):
-    with pytest.raises(TypeError, match=says):
+def test_what_it_cannot_be_made_with_is_refused_before_the_ranks_meet(given, error, says):
+    with pytest.raises(error, match=says):
         Communicator(**given)
+
+
+def test_an_abort_is_one_whatever_its_reason_holds():
+    def body(comm):
+        comm.abort("half a letter: \udc80")
+        with pytest.raises(dist.DistBackendError, match=r"half a letter: \?"):
+            comm.barrier()
+
+    communicators(1, body)
