@@ -17,6 +17,7 @@ from torch._C import _distributed_c10d as c10d
 
 from torch_customccl._loader import load
 from torch_customccl.group_arguments import checked_tag, checked_timeout, integer, listed, reduce_op
+from torch_customccl.group_buffers import bytes_of, tensor_of, tensors_of
 
 if TYPE_CHECKING:
     _Base = dist.ProcessGroup
@@ -28,22 +29,10 @@ _Method = TypeVar("_Method", bound=Callable[..., Any])
 _OPTIONS = tuple(getattr(c10d, name) for name in dir(c10d) if name.endswith("Options"))
 _SUM = dist.ReduceOp.SUM
 _dispatch_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
-_to_tensor = load().tensor_of_buffer
-
-
-def tensor_of(data: Any, *, output: bool = False) -> torch.Tensor:
-    """`data` as a tensor that shares its memory. TypeError for what offers no memory, or none to write to."""
-    if isinstance(data, torch.Tensor):
-        return data
-    return cast(torch.Tensor, _to_tensor(data, output))
-
-
-def _tensors_of(data: Sequence[Any], what: str, *, output: bool = False) -> list[torch.Tensor]:
-    return [tensor_of(each, output=output) for each in listed(data, what)]
 
 
 def _splits(sizes: Sequence[int] | None, what: str) -> list[int]:
-    return [] if sizes is None else [integer(size, f"each of {what}") for size in listed(sizes, what)]
+    return [] if sizes is None else [integer(size, f"each of {what}", 64) for size in listed(sizes, what)]
 
 
 def _also_as_c10d_calls(method: _Method) -> _Method:
@@ -130,7 +119,7 @@ class Operations(_Base):
         """outputs[r] becomes rank r's `tensor`; sizes may differ between ranks."""
         options = c10d.AllgatherOptions()
         _set(options, async_op, timeout)
-        outs = _tensors_of(outputs, "outputs", output=True)
+        outs = tensors_of(outputs, "outputs", output=True)
         return _done(_c10d.allgather(self, [outs], [tensor_of(tensor)], options), async_op)
 
     def all_gather_into_tensor(
@@ -144,7 +133,7 @@ class Operations(_Base):
     @_also_as_c10d_calls
     def allgather(self, data: bytes, *, timeout: timedelta | None = None) -> list[bytes]:  # type: ignore[override]
         """The bytes of all ranks, by rank; any length on any rank. Of other buffers, their memory."""
-        mine = tensor_of(data).contiguous().flatten().view(torch.uint8)
+        mine = bytes_of(data)
         sizes = torch.empty(self.size(), dtype=torch.int64, device="cpu")
         self.all_gather_into_tensor(sizes, torch.tensor([mine.numel()], device="cpu"), timeout=timeout)
         outputs = [bytearray(size) for size in sizes.tolist()]
@@ -165,7 +154,7 @@ class Operations(_Base):
         options = c10d.ReduceScatterOptions()
         options.reduceOp = reduce_op(op)
         _set(options, async_op, timeout)
-        ins = _tensors_of(inputs, "inputs")
+        ins = tensors_of(inputs, "inputs")
         return _done(_c10d.reduce_scatter(self, [tensor_of(output, output=True)], [ins], options), async_op)
 
     def reduce_scatter_tensor(
@@ -191,7 +180,7 @@ class Operations(_Base):
         options = c10d.GatherOptions()
         options.rootRank = self._checked(dst, "dst")
         _set(options, async_op, timeout)
-        outs = [] if outputs is None else [_tensors_of(outputs, "outputs", output=True)]
+        outs = [] if outputs is None else [tensors_of(outputs, "outputs", output=True)]
         return _done(_c10d.gather(self, outs, [tensor_of(tensor)], options), async_op)
 
     @_also_as_c10d_calls
@@ -208,7 +197,7 @@ class Operations(_Base):
         options = c10d.ScatterOptions()
         options.rootRank = self._checked(src, "src")
         _set(options, async_op, timeout)
-        ins = [] if inputs is None else [_tensors_of(inputs, "inputs")]
+        ins = [] if inputs is None else [tensors_of(inputs, "inputs")]
         return _done(_c10d.scatter(self, [tensor_of(tensor, output=True)], ins, options), async_op)
 
     def all_to_all(
@@ -217,7 +206,7 @@ class Operations(_Base):
         """outputs[r] becomes inputs[rank()] of rank r."""
         options = c10d.AllToAllOptions()
         _set(options, async_op, timeout)
-        both = _tensors_of(outputs, "outputs", output=True), _tensors_of(inputs, "inputs")
+        both = tensors_of(outputs, "outputs", output=True), tensors_of(inputs, "inputs")
         if not any(both):  # torch's dispatcher would look for a tensor to find the backend by
             raise ValueError(f"customccl: all_to_all needs tensors for each of {self.size()} ranks: got none")
         return _done(self.alltoall(*both, options), async_op)
