@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
 from torch_customccl._loader import load
-from torch_customccl.group_arguments import checked_tag, checked_timeout, integer, listed, reduce_op
+from torch_customccl.group_arguments import checked_tag, integer, limited, listed, reduce_op
 from torch_customccl.group_buffers import bytes_of, tensor_of, tensors_of
 
 if TYPE_CHECKING:
@@ -281,4 +281,4 @@ def _set(options: Any, async_op: bool, timeout: timedelta | None) -> None:
     except TypeError:
         raise TypeError(f"customccl: async_op must be a bool, not {async_op!r}") from None
     if timeout is not None:
-        options.timeout = checked_timeout(timeout)
+        options.timeout = limited(timeout, "an operation")  # c10d takes what is no whole millisecond for the group's
