@@ -153,18 +153,19 @@ class Group(Messages):
             raise ValueError(f"customccl: a subgroup of ranks {members} makes no sense")
         if self.rank() not in members:
             return None
-        if name:
-            check_group(0, 1, name, None)
-        label = name or f"{self.group_desc}/{'-'.join(map(str, members))}"
-        place = f"sub/{self._era}/{'-'.join(map(str, members))}/{name or ''}"
-        store, world = dist.PrefixStore(place, self._own_store), [self._ranks[member] for member in members]
-        return _meet(store, members.index(self.rank()), label, self._timeout, world)
+        check_group(0, 1, name or self.group_desc, None)
+        return self._part(members, name or "", name or f"{self.group_desc}/{'-'.join(map(str, members))}")
+
+    def _part(self, members: Sequence[int], place: str, label: str) -> Group:
+        store = dist.PrefixStore(f"sub/{self._era}/{'-'.join(map(str, members))}/{place}", self._own_store)
+        return _meet(store, members.index(self.rank()), label, self._timeout, [self._ranks[each] for each in members])
 
     def split(self, color: int | None, key: int = 0, name: str | None = None) -> Group | None:
         """Groups of the ranks that gave the same color, in the order of (key, rank); None for color None.
 
         Collective over the whole group.
         """
+        check_group(0, 1, name or self.group_desc, None)
         own = [color is not None, 0 if color is None else integer(color, "color", 64), integer(key, "key", 64)]
         mine = torch.tensor(own, dtype=torch.int64, device="cpu")
         colors = torch.empty(3 * self.size(), dtype=torch.int64, device="cpu")
@@ -172,8 +173,8 @@ class Group(Messages):
         if color is None:
             return None
         rows = colors.view(-1, 3).tolist()
-        same = [rank for rank, (given, other, _) in enumerate(rows) if given and other == color]
-        return self.subgroup(sorted(same, key=lambda rank: (rows[rank][2], rank)), name or f"{self.group_desc}/{color}")
+        same = [rank for _, rank in sorted((row[2], rank) for rank, row in enumerate(rows) if row[:2] == own[:2])]
+        return self._part(same, name or f"color {own[1]}", name or f"{self.group_desc}/{own[1]}")
 
     @property
     def members(self) -> list[str]:
