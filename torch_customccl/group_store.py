@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 import torch.distributed as dist
 
 from torch_customccl._pauses import pauses
-from torch_customccl.group_arguments import checked_store, checked_timeout
+from torch_customccl.group_arguments import checked_store, checked_timeout, utf8
 
 T = TypeVar("T")
 NOT_ITS_OWNER = -1  # the rank of a process that runs no server, whoever a URI says does
@@ -79,7 +79,7 @@ def open_store(
     if not isinstance(store_or_uri, str):
         return checked_store(store_or_uri, " or a URI")
     checked_timeout(timeout, "a store")
-    uri = store_or_uri
+    utf8(uri := store_or_uri, "the URI of a store")
     try:
         parts = urlsplit(uri)
         port = parts.port

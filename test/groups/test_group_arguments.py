@@ -35,6 +35,7 @@ from torch_customccl import create_group, join_group
         ({"store_or_uri": "tcp://here:1?owner=me"}, ValueError, "owner=RANK"),
         ({"store_or_uri": "file:///tmp/jobs#1"}, ValueError, "no '[?]' or '#' may be in the path"),
         ({"store_or_uri": "file:///tmp/jobs?1"}, ValueError, "no '[?]' or '#' may be in the path"),
+        ({"store_or_uri": "file:///tmp/\udc80"}, ValueError, "the URI of a store is .*, which UTF-8 cannot say"),
         ({"name": "n" * 1001}, ValueError, "name of a group has at most 1000 bytes, not 1001"),
     ],
 )

@@ -70,6 +70,7 @@ def test_ranks_outside_the_group_are_refused(ranks):
             lambda made: made.all_to_all_single(torch.ones(1), torch.zeros(1), None, ["1"]),
             "each of input_splits .* '1'",
         ),
+        (lambda made: made.recv_message(0, weights_only="yes"), "weights_only must be a bool, not 'yes'"),
         (lambda made: made.send(torch.ones(1), 0, tag="a"), "tag of .* must be an int, not 'a'"),
         (lambda made: made.recv(torch.ones(1), 0, tag=None), "tag of .* must be an int, not None"),
         (lambda made: made.recv(torch.ones(1), tag=1.5), "tag of .* must be an int, not 1.5"),
@@ -136,6 +137,15 @@ def test_names_that_a_store_cannot_keep_are_refused_and_the_store_goes_on():
         ):
             with pytest.raises(ValueError, match="has at most 1000 bytes, not 1"):
                 call()
+        for call in (
+            lambda: made.open_endpoint("\udc80"),
+            lambda: made.endpoint("\udc80"),
+            lambda: made.subgroup([0], "\udc80"),
+            lambda: made.prepare(["0", "\udc80"]),
+            lambda: create_group(store, 0, 1, "\udc80", timeout=LIMIT),
+        ):
+            with pytest.raises(ValueError, match=r"the name of an? \w+ is '.udc80', which UTF-8 cannot say"):
+                call()
         assert made.open_endpoint("e" * 1000).name == "e" * 1000
 
 
@@ -153,6 +163,8 @@ def test_numbers_that_ranks_cannot_exchange_are_refused():
             made.split(1 << 70)
         with pytest.raises(ValueError, match=f"customccl: key is {(-1 << 63) - 1}, more"):
             made.split(0, key=(-1 << 63) - 1)
+        with pytest.raises(ValueError, match=f"each of input_splits is {1 << 64}, more"):
+            made.all_to_all_single(torch.ones(1), torch.zeros(1), None, [1 << 64])
         with made.split(-1 << 63, key=(1 << 63) - 1) as part:
             part.barrier()
 
@@ -164,3 +176,12 @@ def test_what_names_no_ranks_and_no_group_is_refused_in_one_sentence():
         assert made.ranks == [7]
     with pytest.raises(ValueError, match="customccl: a group needs a name, not 5"):
         join_group(dist.HashStore(), ["0", "1"], "1", 5, timeout=LIMIT)
+
+
+def test_what_is_for_all_is_refused_by_a_closed_group_of_one():
+    made = create_group(dist.HashStore(), 0, 1, "one", timeout=LIMIT)
+    assert made.broadcast_message("there") == "there"
+    made.close()
+    for call in (lambda: made.broadcast_message("there"), lambda: made.broadcast(b"there")):
+        with pytest.raises(dist.DistBackendError, match="destroyed on this rank"):
+            call()

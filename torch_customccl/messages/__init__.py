@@ -91,6 +91,8 @@ class Messages(Operations):
                 told = str(error).replace(f" with tag {_BROADCAST_TAG}", " by broadcast_message()")
                 raise TimeoutError(f"{told}. Call again: the next call gets it") from None
         others = [rank for rank in range(self.size()) if rank != root]
+        if not others:
+            self._check_alive()  # there is nobody whose message would be refused
         _shim.send_message(self._messenger(), message, others, _BROADCAST_TAG, _limit_of_send(timeout))
         return message
 
@@ -113,6 +115,8 @@ class Messages(Operations):
     ) -> tuple[int, Any]:
         peer = _ANY if src is None else self._checked(src, "src")
         limit = _GROUPS_LIMIT if timeout is None else clamped(timeout)
+        if not isinstance(weights_only, bool):
+            raise TypeError(f"customccl: weights_only must be a bool, not {weights_only!r}")
         return cast("tuple[int, Any]", _shim.receive_message(self._messenger(), peer, tag, limit, weights_only, into))
 
     def _probe_tagged(self, src: int | None, tag: int) -> tuple[int, int] | None:
