@@ -73,6 +73,25 @@ def test_once_per_node():
     assert calls == [0]
 
 
+class UnspeakableError(Exception):
+    def __str__(self) -> str:
+        raise ValueError
+
+
+def test_once_per_node_tells_of_an_error_whose_text_raises():
+    def fail():
+        raise UnspeakableError
+
+    def body(coordinator):
+        with pytest.raises(RuntimeError if coordinator.rank else UnspeakableError) as error:
+            coordinator.once_per_node(fail)
+        if coordinator.rank:
+            assert "failed on rank 0: UnspeakableError, which cannot be quoted (ValueError)" in str(error.value)
+        coordinator.local_barrier()
+
+    coordinators(2, body)
+
+
 def test_a_held_port_is_held():
     with Coordinator(info(0, 1, fresh_launch())).reserve_port() as held:
         port = held.getsockname()[1]

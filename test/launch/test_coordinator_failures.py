@@ -91,6 +91,7 @@ def test_bad_arguments():
         (lambda: coordinator.broadcast("text"), TypeError, "takes bytes, not str"),
         (lambda: coordinator.allgather(None), TypeError, "takes bytes, not NoneType"),
         (lambda: coordinator.broadcast(b"x", "0"), TypeError, "src of broadcast must be an int, not '0'"),
+        (lambda: Coordinator("job"), TypeError, "launch_info of a Coordinator must be a LaunchInfo, not 'job'"),
         (lambda: Coordinator(timeout=timedelta(0)), ValueError, "must be positive"),
         (lambda: Coordinator(timeout=5), TypeError, "timeout of a Coordinator must be a datetime.timedelta, not 5"),
     ):

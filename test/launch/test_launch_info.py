@@ -148,6 +148,7 @@ def test_what_makes_no_sense_is_said(environment, says):
         ({"rank": 0, "world_size": 1, "launch_id": 5}, "launch_id is 5 (explicit); it is a str"),
         ({"rank": 0, "world_size": 1, "master_port": "80"}, "master_port is '80'"),
         ({"rank": 0, "world_size": 1, "launch_id": "é" * 501}, "launch_id has 1002 bytes"),
+        ({"rank": 0, "world_size": 1, "launch_id": "\udc80"}, "launch_id is '\\udc80' (explicit), which is not UTF-8"),
     ],
 )
 def test_arguments_of_another_type_are_refused(given, says):
@@ -182,6 +183,12 @@ def test_a_chosen_source():
         LaunchInfo.detect({}, source="env", rank=0, world_size=1)
     with pytest.raises(ValueError, match="or neither"):
         LaunchInfo.detect({}, rank=0)
+
+
+@pytest.mark.parametrize("name", ["launch_id", "rank", "world_size", "restart_count", "source"])
+def test_a_record_made_by_hand_needs_what_every_launch_has(name):
+    with pytest.raises(ValueError, match=f"{name} is None .*; it is a"):
+        dataclasses.replace(LaunchInfo.detect(ENV), **{name: None})
 
 
 def test_the_record_is_frozen_and_equal_by_value():

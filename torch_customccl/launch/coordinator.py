@@ -39,6 +39,8 @@ class Coordinator:
 
     def __init__(self, launch_info: LaunchInfo | None = None, *, timeout: timedelta = timedelta(minutes=5)) -> None:
         timeout = limited(timeout, "a Coordinator")
+        if not isinstance(launch_info, LaunchInfo | None):
+            raise TypeError(f"customccl: launch_info of a Coordinator must be a LaunchInfo, not {launch_info!r}")
         asked = launch_info or LaunchInfo.detect()
         meeting = meet(asked, timeout)
         self.launch_info, self.timeout = meeting.info, timeout
@@ -130,7 +132,7 @@ class Coordinator:
             result = fn()
             letter = pickle.dumps((True, result))
         except BaseException as error:
-            letter = pickle.dumps((False, f"{type(error).__name__}: {error}"))
+            letter = pickle.dumps((False, _quoted(error)))
             self._node.broadcast("once_per_node", letter, master, timeout)
             raise
         self._node.broadcast("once_per_node", letter, master, timeout)
@@ -172,6 +174,14 @@ class Coordinator:
         finally:
             page.close()
         return [(leader, pages[leader][2]) for leader in leaders]
+
+
+def _quoted(error: BaseException) -> str:
+    name = type(error).__name__
+    try:
+        return f"{name}: {error}"
+    except Exception as second:  # the others wait for some answer
+        return f"{name}, which cannot be quoted ({type(second).__name__})"
 
 
 def _check_bytes(call: str, data: Any) -> None:

@@ -43,7 +43,7 @@ class LaunchInfo:
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
-            self._check_type(field.name)
+            self._check_type(field.name, isinstance(None, field.type))  # type: ignore[arg-type]
         self._check_place("rank", self.rank, "world_size", self.world_size)
         if self.local_size is not None and not 1 <= self.local_size <= self.world_size:
             raise ValueError(f"local_size is {self.local_size} in a world of {self.world_size} ({self.source})")
@@ -55,13 +55,17 @@ class LaunchInfo:
                 raise ValueError(f"{name} is {value} ({self.source}); it counts from 0")
         if self.master_port is not None and not 1 <= self.master_port <= 65535:
             raise ValueError(f"master_port is {self.master_port} ({self.source}); a port is 1 to 65535")
-        if (length := len(os.fsencode(self.launch_id))) > _LONGEST_ID:
+        try:
+            length = len(self.launch_id.encode())
+        except UnicodeEncodeError:
+            raise ValueError(f"launch_id is {self.launch_id!r} ({self.source}), which is not UTF-8") from None
+        if length > _LONGEST_ID:
             raise ValueError(f"launch_id has {length} bytes ({self.source}); it has at most {_LONGEST_ID}")
 
-    def _check_type(self, name: str) -> None:
+    def _check_type(self, name: str, may_be_none: bool) -> None:
         value = getattr(self, name)
         wanted: Any = str if name in _WORDS else numbers.Integral
-        if value is not None and (not isinstance(value, wanted) or isinstance(value, bool)):
+        if not (value is None and may_be_none) and (not isinstance(value, wanted) or isinstance(value, bool)):
             raise ValueError(f"{name} is {value!r} ({self.source}); it is {'a str' if wanted is str else 'an int'}")
 
     def _check_place(self, name: str, value: int, size_name: str, size: int) -> None:
