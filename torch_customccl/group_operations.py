@@ -136,9 +136,12 @@ class Operations(_Base):
         mine = bytes_of(data)
         sizes = torch.empty(self.size(), dtype=torch.int64, device="cpu")
         self.all_gather_into_tensor(sizes, torch.tensor([mine.numel()], device="cpu"), timeout=timeout)
-        outputs = [bytearray(size) for size in sizes.tolist()]
+        lengths = sizes.tolist()
+        if self._direct is None:  # gloo gathers what is of one size alone
+            mine = torch.nn.functional.pad(mine, (0, max(lengths) - mine.numel()))
+        outputs = [bytearray(size if self._direct else mine.numel()) for size in lengths]
         self.all_gather(outputs, mine, timeout=timeout)
-        return [bytes(output) for output in outputs]
+        return [bytes(memoryview(output)[:size]) for output, size in zip(outputs, lengths, strict=True)]
 
     @_also_as_c10d_calls
     def reduce_scatter(  # type: ignore[override]

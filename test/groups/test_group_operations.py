@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
-from shared import group
+from shared import group, share_no_memory
 from torch.distributed import _functional_collectives as functional
 from torch.distributed.device_mesh import DeviceMesh
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -144,6 +144,18 @@ def test_bytes_of_any_length(ranks):
     for gathered, short in ranks(3).run(body):
         assert gathered == [b"", b"x" * 1000, b"x" * 2000]
         assert short == [b"\0", b"\1", b"\2"]
+
+
+def test_bytes_of_any_length_over_gloo(ranks):
+    def body(rank, size):
+        if rank == 0:
+            share_no_memory()
+        with group(rank, size, "bytes over gloo") as made:
+            assert made._get_backend(torch.device("cpu")).name() == "gloo"
+            return [made.allgather(b"x" * length) for length in (2 * rank, 5 - rank, 0, 3)]
+
+    for gathered in ranks(2, fresh=True, init=False).run(body):
+        assert gathered == [[b"", b"xx"], [b"x" * 5, b"x" * 4], [b"", b""], [b"xxx"] * 2]
 
 
 def test_whoever_watches_torchs_dispatcher_sees_an_all_reduce(ranks):
