@@ -33,7 +33,7 @@ def in_ranks(size: int, body: Callable[[int], Any]) -> list[Any]:
     def run(rank: int) -> None:
         try:
             outcomes[rank] = body(rank)
-        except Exception as error:
+        except BaseException as error:  # what pytest.raises() and pytest.fail() raise is no Exception
             outcomes[rank] = error
 
     threads = [threading.Thread(target=run, args=(rank,), name=str(rank), daemon=True) for rank in range(size)]
@@ -50,7 +50,7 @@ def coordinators(size: int, body: Callable[[Coordinator], Any], **more: Any) -> 
     launch = more.pop("launch_id", None) or fresh_launch()
     outcomes = in_ranks(size, lambda rank: body(Coordinator(info(rank, size, launch, **more), timeout=LIMIT)))
     for outcome in outcomes:
-        if isinstance(outcome, Exception):
+        if isinstance(outcome, BaseException):
             raise outcome
     return outcomes
 
