@@ -70,18 +70,45 @@ TABLE = {
         ("", 0, None, 2, None, None, None, None, 0, "torchrun"),
     ),
     "bare variables": (ENV, ("", 1, None, 2, None, None, "127.0.0.1", 29500, 0, "env")),
+    "bare variables with all that a script may set": (
+        ENV | {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "NODE_RANK": "1"},
+        ("", 1, 0, 2, 1, 1, "127.0.0.1", 29500, 0, "env"),
+    ),
     "bare variables of one process": ({"RANK": "0", "WORLD_SIZE": "1"}, ("", 0, 0, 1, 1, 0, None, None, 0, "env")),
     "Open MPI 4": (OPENMPI, ("openmpi-1729363969-4f2e-c5b1", 1, 1, 2, 2, 0, None, None, 0, "openmpi")),
+    "Open MPI 4 without PMIx": (
+        {name: value for name, value in OPENMPI.items() if not name.startswith("PMIX")},
+        ("openmpi-1729363969-4f2e-c5b1", 1, 1, 2, 2, 0, None, None, 0, "openmpi"),
+    ),
+    "Open MPI without a name": (
+        {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"},
+        ("", 1, None, 2, None, None, None, None, 0, "openmpi"),
+    ),
     "Open MPI 5": (OPENMPI5, ("openmpi-prterun-host-77@1", 3, 1, 4, 2, None, None, None, 0, "openmpi")),
     "Open MPI with an address": (
         OPENMPI | {"MASTER_ADDR": "10.0.0.1"},
         ("openmpi-1729363969-4f2e-c5b1", 1, 1, 2, 2, 0, "10.0.0.1", None, 0, "openmpi"),
     ),
     "MPICH": (MPICH, ("", 1, 1, 2, 2, 0, None, None, 0, "mpich")),
+    "MPICH with a job's name": (MPICH | {"PMI_ID_STRING": "ab"}, ("mpich-ab", 1, 1, 2, 2, 0, None, None, 0, "mpich")),
+    "MPICH with a job's number": (MPICH | {"PMI_JOBID": "7"}, ("mpich-7", 1, 1, 2, 2, 0, None, None, 0, "mpich")),
+    "a size of PMI alone": ({"PMI_SIZE": "2"}, ("", 0, 0, 1, 1, 0, None, None, 0, "single")),
     "Slurm": (SLURM, ("slurm-4711.0", 6, 0, 7, 1, 2, "n08", None, 1, "slurm")),
+    "Slurm with a node beyond its list": (
+        SLURM | {"SLURM_NODEID": "3"},
+        ("slurm-4711.0", 6, 0, 7, None, 3, "n08", None, 1, "slurm"),
+    ),
+    "Slurm without a node": (
+        SLURM | {"SLURM_NODEID": ""},
+        ("slurm-4711.0", 6, 0, 7, None, None, "n08", None, 1, "slurm"),
+    ),
     "Slurm with PMIx": (SLURM_PMIX, ("pmix-slurm.pmix.4711.0", 6, 0, 7, 1, 2, "n08", None, 1, "pmix")),
     "the script of sbatch": (SLURM_BATCH_SCRIPT, ("", 0, 0, 1, 1, 0, None, None, 0, "single")),
     "torchrun below mpirun": (OPENMPI | TORCHRUN, ("torchrun-blue", 5, 1, 8, 4, 1, "head", 29501, 2, "torchrun")),
+    "torchrun below two that contradict each other": (
+        OPENMPI | MPICH | {"PMI_RANK": "0"} | TORCHRUN,
+        ("torchrun-blue", 5, 1, 8, 4, 1, "head", 29501, 2, "torchrun"),
+    ),
     "torchrun below srun": (SLURM | TORCHRUN, ("torchrun-blue", 5, 1, 8, 4, 1, "head", 29501, 2, "torchrun")),
     "bare variables below srun": (SLURM | ENV, ("", 1, None, 2, None, None, "127.0.0.1", 29500, 0, "env")),
     "bare variables that agree with mpirun": (
@@ -101,7 +128,10 @@ TABLE = {
         ("", 1, 1, 2, 2, 0, None, None, 0, "mpich"),
     ),
     "nothing": ({"PATH": "/bin"}, ("", 0, 0, 1, 1, 0, None, None, 0, "single")),
-    "empty variables": ({"RANK": "", "PMI_RANK": ""}, ("", 0, 0, 1, 1, 0, None, None, 0, "single")),
+    "empty variables": (
+        {"RANK": "", "PMI_RANK": "", "SLURM_STEP_NUM_TASKS": ""},
+        ("", 0, 0, 1, 1, 0, None, None, 0, "single"),
+    ),
 }
 
 
@@ -121,14 +151,19 @@ def test_what_launchers_write(case):
         ({"WORLD_SIZE": "4"}, "WORLD_SIZE is set, but RANK is not"),
         ({"TORCHELASTIC_RUN_ID": "x"}, "RANK and WORLD_SIZE are not"),
         (ENV | {"RANK": "one"}, "RANK is 'one'"),
-        (ENV | {"WORLD_SIZE": "9" * 5000}, "WORLD_SIZE is '999"),
+        (ENV | {"WORLD_SIZE": "9" * 5000}, f"WORLD_SIZE is '{'9' * 40}...'"),
         (ENV | {"RANK": "2"}, "rank 2 of world_size 2 (env) makes no sense: rank counts from 0 to world_size - 1"),
         (ENV | {"RANK": "-1"}, "rank -1 of world_size 2"),
+        (ENV | {"WORLD_SIZE": "1"}, "rank 1 of world_size 1 (env) makes no sense: rank counts from 0"),
         (ENV | {"WORLD_SIZE": "0"}, "world_size 0 (env) makes no sense: world_size is 1 or more"),
-        (ENV | {"MASTER_PORT": "70000"}, "master_port is 70000"),
+        (ENV | {"MASTER_PORT": "0"}, "master_port is 0"),
+        (ENV | {"MASTER_PORT": "65536"}, "master_port is 65536"),
         (ENV | {"MASTER_PORT": "http"}, "MASTER_PORT is 'http'"),
         (MPICH | {"MPI_LOCALRANKID": "2"}, "local_rank 2 of local_size 2 (mpich)"),
+        (TORCHRUN | {"LOCAL_RANK": "4"}, "local_rank 4 of local_size 4 (torchrun)"),
+        (ENV | {"LOCAL_RANK": "2"}, "local_rank 2 of local_size 2 (env)"),
         (OPENMPI | {"OMPI_COMM_WORLD_LOCAL_SIZE": "3"}, "local_size is 3 in a world of 2"),
+        ({"RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "3"}, "local_size is 3 in a world of 1"),
         (SLURM | {"SLURM_STEP_TASKS_PER_NODE": "3,x"}, "SLURM_STEP_TASKS_PER_NODE"),
         (TORCHRUN | {"TORCHELASTIC_RESTART_COUNT": "-1"}, "restart_count is -1"),
     ],
@@ -167,6 +202,10 @@ def test_explicit_arguments_beat_all():
     assert LaunchInfo.detect(OPENMPI | MPICH | {"PMI_RANK": "0"}, rank=0, world_size=1).source == "explicit"
     info = LaunchInfo.detect(TORCHRUN, master_addr="::1", node_rank=7)
     assert (info.rank, info.master_addr, info.node_rank, info.source) == (5, "::1", 7, "torchrun")
+    assert LaunchInfo.detect(OPENMPI, node_rank=7).node_rank == 7  # though all ranks are here
+    for port in (1, 65535):
+        assert LaunchInfo.detect(ENV, master_port=port).master_port == port
+    assert len(LaunchInfo.detect(ENV, launch_id="a" * 1000).launch_id) == 1000
 
 
 def test_a_chosen_source():
@@ -177,6 +216,8 @@ def test_a_chosen_source():
     for source, says in (("slurm", "not in the environment"), ("lsf", "known: torchrun, openmpi, pmix")):
         with pytest.raises(ValueError, match=says):
             LaunchInfo.detect(contradictory, source=source)
+    with pytest.raises(ValueError, match='source "env": its variables are not in the environment'):
+        LaunchInfo.detect(TORCHRUN, source="env")  # they are torchrun's
     with pytest.raises(ValueError, match='source "env": RANK is set, but WORLD_SIZE is not'):
         LaunchInfo.detect({"RANK": "0"}, source="env")
     with pytest.raises(ValueError, match="exclude each other"):

@@ -69,7 +69,7 @@ class LaunchInfo:
             raise ValueError(f"{name} is {value!r} ({self.source}); it is {'a str' if wanted is str else 'an int'}")
 
     def _check_place(self, name: str, value: int, size_name: str, size: int) -> None:
-        if size < 1 or not 0 <= value < size:
+        if not 0 <= value < size:
             why = f"{name} counts from 0 to {size_name} - 1" if size > 0 else f"{size_name} is 1 or more"
             raise ValueError(f"{name} {value} of {size_name} {size} ({self.source}) makes no sense: {why}")
 
