@@ -12,7 +12,7 @@ import torch.distributed as dist
 from harness.settings import GROUP_TIMEOUT_S
 from shared import LIMIT, group, share_no_memory, total
 
-from torch_customccl import create_group
+from torch_customccl import create_group, serve_store
 from torch_customccl.group_change import Change
 
 # A guest that says it is there, and never meets: what a process leaves that was killed between the two.
@@ -59,6 +59,17 @@ def test_threads_that_prepare_end_with_what_is_prepared(ends):
         for thread in threads:
             thread.join(GROUP_TIMEOUT_S / 2)
             assert not thread.is_alive()
+
+
+def test_a_group_whose_store_is_gone_closes_while_it_prepares():
+    server = serve_store(timeout=LIMIT)
+    client = dist.TCPStore(server.host, server.port, is_master=False, timeout=LIMIT)
+    made = create_group(client, 0, 1, "without a store", timeout=LIMIT)
+    change = made.prepare(["0", "guest"])
+    del server
+    made.close()
+    with pytest.raises((RuntimeError, dist.DistError)):
+        change.wait()
 
 
 @pytest.mark.parametrize("limit_ms", [60_000, 100, 20])

@@ -159,8 +159,9 @@ def test_members_of_long_names_are_not_too_many_for_a_store():
 
 def test_numbers_that_ranks_cannot_exchange_are_refused():
     with create_group(dist.HashStore(), 0, 1, "numbers", timeout=LIMIT) as made:
-        with pytest.raises(ValueError, match=f"customccl: color is {1 << 70}, more than 64 bits hold"):
-            made.split(1 << 70)
+        for color in (1 << 63, 1 << 70):
+            with pytest.raises(ValueError, match=f"customccl: color is {color}, more than 64 bits hold"):
+                made.split(color)
         with pytest.raises(ValueError, match=f"customccl: key is {(-1 << 63) - 1}, more"):
             made.split(0, key=(-1 << 63) - 1)
         with pytest.raises(ValueError, match=f"each of input_splits is {1 << 64}, more"):

@@ -29,6 +29,8 @@ def test_tensors_in_memory_that_peers_use_in_place():
         comm.allreduce(part)
         assert bool((part == sum(range(size))).all())
         assert comm.allocate_tensor(0).numel() == 0
+        own = [comm.allocate_tensor(50_000 + rank).data_ptr() for _ in range(3)]  # each goes before the next is made
+        assert len(set(own)) == 1
         for count in (-1, 1 << 60, 1 << 62):
             with pytest.raises((ValueError, dist.DistBackendError)):
                 comm.allocate_tensor(count, torch.float64)

@@ -69,6 +69,7 @@ REFUSED = {
         ValueError,
         "root is 4294967",
     ),
+    "a root of a bit too many": (lambda comm: comm.broadcast(torch.ones(2), root=1 << 31), ValueError, "than 32 bits"),
     "a root that is no number": (
         lambda comm: comm.reduce(torch.ones(2), root="0"),
         TypeError,
@@ -80,6 +81,11 @@ REFUSED = {
         lambda comm: comm.send(torch.ones(2), 0, tag=1 << 64),
         ValueError,
         "tag is 18446744",
+    ),
+    "a tag to send of a bit too many": (
+        lambda comm: comm.send(torch.ones(2), 0, tag=1 << 63),
+        ValueError,
+        "tag is 9223372",
     ),
     "a tag that is no number": (lambda comm: comm.send(torch.ones(2), 0, tag=0.5), TypeError, "tag of send must be"),
     "a tensor with a count": (

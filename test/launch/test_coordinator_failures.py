@@ -9,9 +9,11 @@ import time
 from datetime import timedelta
 
 import pytest
+import torch.distributed as dist
 from processes import LIMIT, coordinators, fresh_launch, in_ranks, info
 
 from torch_customccl.launch import Coordinator, LaunchInfo
+from torch_customccl.launch.board import Board
 
 SHORT = timedelta(milliseconds=300)
 
@@ -48,6 +50,14 @@ def test_who_never_started_is_named():
     assert again == [[b"!"] * 3] * 3
     with pytest.raises(TimeoutError, match=r"rank 1 waited .* in vain for rank 0 of launch 'nobody'"):
         Coordinator(info(1, 2, "nobody"), timeout=SHORT)
+
+
+def test_the_end_does_not_wait_for_who_has_not_read_what_came_before_a_failure():
+    board = Board(dist.HashStore(), "board", (0, 1), 0, SHORT)
+    board.broadcast("broadcast", b"which rank 1 does not read", 0)
+    with pytest.raises(TimeoutError, match="rank 1 did not come"):
+        board.gather("barrier", b"")
+    board.wait_until_read(time.monotonic() + 3600)
 
 
 def test_an_interrupt_ends_a_wait_and_the_coordinator():

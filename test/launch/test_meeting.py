@@ -125,16 +125,28 @@ def test_two_processes_of_rank_0():
         forget(meeting)
 
 
-def test_an_agent_that_is_not_there_is_awaited_until_the_limit(monkeypatch):
-    with hold_port() as probe:
-        port = probe.getsockname()[1]
+def below_an_agent(monkeypatch, port):
     agent = {"TORCHELASTIC_USE_AGENT_STORE": "True", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     for name, value in agent.items():
         monkeypatch.setenv(name, value)
     rank = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "0"}
-    started = LaunchInfo.detect({**agent, **rank, "TORCHELASTIC_RUN_ID": fresh_launch()}, source="torchrun")
+    return LaunchInfo.detect({**agent, **rank, "TORCHELASTIC_RUN_ID": fresh_launch()}, source="torchrun")
+
+
+def test_an_agent_that_is_not_there_is_awaited_until_the_limit(monkeypatch):
+    with hold_port() as probe:
+        port = probe.getsockname()[1]
+    started = below_an_agent(monkeypatch, port)
     with pytest.raises(TimeoutError, match=f"no store at 127.0.0.1:{port}"):
         Coordinator(started, timeout=timedelta(seconds=0.3))
+
+
+def test_a_deaf_stranger_in_an_agents_place_is_recognised(monkeypatch):
+    monkeypatch.setattr(meeting_module, "PATIENCE_S", 0.2)
+    with stranger(lambda line: None) as port:
+        started = below_an_agent(monkeypatch, port)
+        with pytest.raises(ConnectionError, match=f"holds 127.0.0.1:{port} but did not answer as a store"):
+            Coordinator(started, timeout=timedelta(seconds=0.3))
 
 
 def test_an_unknown_host_is_named(monkeypatch):

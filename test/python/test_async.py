@@ -260,6 +260,7 @@ def test_threads_may_use_different_groups_at_once(ranks):
     def body(rank, size):
         groups = [dist.new_group() for _ in range(3)]
         errors: list[str] = []
+        ended: list[int] = []
 
         def work(index):
             for turn in range(40):
@@ -267,6 +268,7 @@ def test_threads_may_use_different_groups_at_once(ranks):
                 dist.all_reduce(value, group=groups[index])
                 if not bool((value == size * index).all()):
                     errors.append(f"group {index}, turn {turn}")
+            ended.append(index)  # not where a call has failed
 
         order = range(3) if rank == 0 else reversed(range(3))
         threads = [threading.Thread(target=work, args=(index,)) for index in order]
@@ -277,5 +279,6 @@ def test_threads_may_use_different_groups_at_once(ranks):
         for group in groups:
             dist.destroy_process_group(group)
         assert not errors, errors
+        assert sorted(ended) == [0, 1, 2]
 
     ranks(2).run(body)
