@@ -36,6 +36,8 @@ from torch_customccl import create_group, join_group
         ({"store_or_uri": "udp://here:1"}, ValueError, "neither file:///PATH nor tcp://HOST:PORT"),
         ({"store_or_uri": "tcp://here"}, ValueError, "neither file:///PATH"),
         ({"store_or_uri": "tcp://here:1?owner=me"}, ValueError, "owner=RANK"),
+        ({"store_or_uri": "tcp://here:1?owner="}, ValueError, "owner=RANK"),
+        ({"store_or_uri": "tcp://here:1?owned"}, ValueError, "owner=RANK"),
         ({"store_or_uri": "file:///tmp/jobs#1"}, ValueError, "no '[?]' or '#' may be in the path"),
         ({"store_or_uri": "file:///tmp/jobs?1"}, ValueError, "no '[?]' or '#' may be in the path"),
         ({"store_or_uri": "file:///tmp/\udc80"}, ValueError, "the URI of a store is .*, which UTF-8 cannot say"),

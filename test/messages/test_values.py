@@ -10,6 +10,8 @@ from harness.settings import LONG, rounds
 from nests import Request, same, thing
 from shared import group
 
+from torch_customccl.messages import objects
+
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(4))
@@ -104,6 +106,7 @@ def test_a_tensor_in_two_places_of_an_object_arrives_as_one(alone):
     alone.send_message(Request("r", x.numpy(), x, more=[x, x[2:]]), 0)
     got = alone.recv_message(0)
     assert got.more[0] is got.hidden and got.hidden.equal(x) and got.more[1].equal(x[2:])
+    assert len(objects.dump([x, x])[2]) == 1  # and once
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")

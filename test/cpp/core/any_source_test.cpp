@@ -68,6 +68,18 @@ TEST(Messages, FromAnybodyAreNotAwaitedOfWhoHasLeft) {
   });
 }
 
+TEST(Messages, FromAnybodyAreAwaitedOfThisRankWhereItIsAlone) {
+  run_threads(1, [](const Rank& rank) {
+    const auto group = rank.join("g");
+    Letter letter = plain(Op::kRecv, kSmall, 1, kAnySource, 5);
+    letter.set_timeout(std::chrono::milliseconds(20));
+    const Status status = group->run(letter.call());
+    EXPECT_EQ(status.code, Code::kTimeout) << status.message();
+    EXPECT_EQ(status.culprit, Rank::kGlobal) << status.message();
+    EXPECT_NE(status.message().find("waited in vain for rank 40"), std::string::npos) << status.message();
+  });
+}
+
 TEST(Messages, FromAnybodyTellTheirSource) {
   constexpr int kSize = 4;
   run_threads(kSize, [](const Rank& rank) {

@@ -201,6 +201,7 @@ TEST(Abort, WakesEveryWaitOnEveryRankAndTheFirstReasonWins) {
       const Status status = group->run(part.call());
       EXPECT_EQ(status.code, Code::kAborted) << status.message();
       EXPECT_NE(status.message().find("abort() was called on rank 40: enough"), std::string::npos) << status.message();
+      EXPECT_EQ(status.culprit, 40);
     });
     std::thread message([&] {
       ++waiting;

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <future>
+#include <latch>
 #include <stdexcept>
 #include <thread>
 
@@ -58,6 +59,48 @@ TEST(Callbacks, AreRunOrRefusedWhicheverAllocationFails) {
   }
   over.set_value();
   while (entered < taken) std::this_thread::yield();
+}
+
+void let_others_go_on() { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }
+
+TEST(Callbacks, OfWhichOneWaitsForTheNextHaveThreadsForBothWhereOneIsIdle) {
+  const Watchdog watchdog("callbacks that wait for each other");
+  static auto& callbacks = *new Callbacks();  // never destroyed: its threads end later
+  std::latch first(1), second(1), all(2);
+  callbacks.run(calling([&] { first.count_down(); }));
+  first.wait();
+  let_others_go_on();  // its thread is idle then
+  callbacks.run(calling([&] {
+    second.wait();
+    all.count_down();
+  }));
+  callbacks.run(calling([&] {
+    second.count_down();
+    all.count_down();
+  }));
+  all.wait();
+}
+
+TEST(Callbacks, ThatRunAreAwaitedWhenTheyAreStopped) {
+  const Watchdog watchdog("the end of callbacks");
+  static auto& callbacks = *new Callbacks();
+  std::latch begun(1), may_end(1);
+  std::atomic<bool> ended{false};
+  callbacks.run(calling([&] {
+    begun.count_down();
+    may_end.wait();
+    ended = true;
+  }));
+  begun.wait();
+  callbacks.stop(Nanos(1));  // no longer than it may
+  EXPECT_FALSE(ended);
+  std::thread stopping([&] {
+    callbacks.stop(std::chrono::hours(1));
+    EXPECT_TRUE(ended);
+  });
+  let_others_go_on();
+  may_end.count_down();
+  stopping.join();
 }
 
 }  // namespace

@@ -182,6 +182,17 @@ TEST_F(MessageBegin, AMessageOfAnotherSizeOrTypeIsNotTaken) {
   EXPECT_EQ(port_.arrived.size(), 1u);
 }
 
+TEST_F(MessageBegin, AMessageOfATypeThatThereIsNotIsAMismatch) {
+  arrive(3, 5);
+  port_.arrived.back().header.dtype = static_cast<DType>(250);
+  const Letter letter = plain(Op::kRecv, kSmall, 3, 1, 5);
+  go_on(letter, begin(letter));
+  EXPECT_EQ(group_->health().code, Code::kMismatch);
+  EXPECT_NE(group_->health().message().find("rank 41 sent something this version does not know"), std::string::npos)
+      << group_->health().message();
+  lane_->close(group_->health());
+}
+
 TEST_F(MessageBegin, APieceThatCannotBeRightIsNotTaken) {
   arrive(1, 70, kPieces, 0, kPiece);
   arrive(1, 70, kPieces, kPiece, kPiece);  // beyond the end

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -104,6 +105,20 @@ TEST(HostArena, RefusesSizesNearTheLargestNumberAndNothing) {
     EXPECT_EQ(block.data, nullptr);
   }
   EXPECT_EQ(arena().bytes_in_use(), in_use);
+}
+
+TEST(HostArena, MemoryFillsItsPagesWhereNothingElseCanLieInThem) {
+  constexpr std::size_t kPage = RangeAllocator::kPage;
+  if (::sysconf(_SC_PAGESIZE) != static_cast<long>(kPage)) GTEST_SKIP() << "pages of the system hold several blocks";
+  constexpr std::size_t kBytes = kPage + 904;
+  Block block;
+  ASSERT_TRUE(arena().allocate(kBytes, block).ok());
+  EXPECT_TRUE(arena().fills_pages(block.data, kBytes));
+  EXPECT_TRUE(arena().fills_pages(block.data, kPage));
+  EXPECT_FALSE(arena().fills_pages(block.data, kBytes - 1));
+  EXPECT_FALSE(arena().fills_pages(block.data + 64, kBytes - 64));
+  EXPECT_FALSE(arena().fills_pages(block.data + 64, kPage - 64));
+  arena().release(block);
 }
 
 TEST(HostArena, ServesManyThreadsAtOnce) {
