@@ -92,9 +92,8 @@ class Group(Messages):
         epoch: int = 1,
     ) -> None:
         super().__init__(store, backend)  # type: ignore[call-arg]
-        self._timeout = timeout
+        self._own_store, self._timeout = store, timeout
         self._use(backend)
-        self._own_store = store
         self._members, self._me, self._epoch = list(members), me, epoch
         self._era = str(epoch)  # the present membership, in keys of the store; the same on all members
         self._change: Change | None = None
@@ -218,8 +217,7 @@ class Group(Messages):
         Raises what prepare() met with: then nothing has changed, and prepare() begins anew.
         """
         self._check_open("commit()")
-        change = self._change
-        if change is None:
+        if (change := self._change) is None:
             raise RuntimeError(f"customccl: commit() of group {self.group_desc!r} without prepare()")
         try:
             change.wait()
@@ -229,21 +227,22 @@ class Group(Messages):
             self._change = None
             change.drop()
             raise
-        self._change = None
         if change.leaves:
             self.close()
         else:
             self._go_on(backend, change)
+        self._change = None  # not before: after an interrupt all of it is done again
 
     def _go_on(self, backend: Any, change: Change) -> None:
-        self._install(backend)  # type: ignore[attr-defined]
         old = self._backend
+        self._install(backend)  # type: ignore[attr-defined]
         self._use(backend)
         self._members, self._ranks = change.members, list(range(len(change.members)))
         self._epoch, self._era = change.epoch, str(change.epoch)
         group_registry.enter(self, self._ranks)
         group_change.publish(self._own_store, self._epoch)
-        old.shutdown()
+        if old is not backend:
+            old.shutdown()
 
     def _use(self, backend: Any) -> None:
         self._backend = backend
@@ -279,6 +278,7 @@ class Group(Messages):
         self._open = False
         if self._change is not None:
             self._change.drop()
+            self._change = None
         group_registry.forget(self)
         self.shutdown()
 

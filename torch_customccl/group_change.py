@@ -83,13 +83,13 @@ class Change:
             raise self._was_given_up()
 
     def take(self) -> Any:
-        """After wait(): the new backend, which is the caller's from now on; None for a rank that leaves."""
+        """After wait(): the new backend, which is the caller's from now on, also of one that asks again; None for a
+        rank that leaves."""
         while True:
             with self._lock:
-                backend, self._backend = self._backend, None
-                self._taken = not self._dropped and (self.leaves or backend is not None)
+                self._taken = self._taken or (not self._dropped and (self.leaves or self._backend is not None))
                 if self._taken:
-                    return backend
+                    return self._backend
             self.wait()  # another thread has given it up, or found that all must meet again
 
     def ended(self, limit: timedelta) -> bool:
@@ -132,7 +132,7 @@ class Change:
         with self._lock:
             if not self._ended.is_set():
                 return True
-            if self._backend is None or self._met == _digest(self._get(self._here)):
+            if self._taken or self._backend is None or self._met == _digest(self._get(self._here)):
                 return False
             backend, self._backend = self._backend, None
             self._begin()

@@ -1,0 +1,53 @@
+"""Ctrl-C anywhere in commit(): called again, it ends what it began."""
+
+from __future__ import annotations
+
+import sys
+
+import torch.distributed as dist
+from shared import LIMIT, total
+
+from torch_customccl import create_group
+
+FILES = ("torch_customccl/group.py", "torch_customccl/group_change.py")
+
+
+class Interrupt:
+    """Raises KeyboardInterrupt at the `number`th place in FILES where Python looks for signals, while it is there."""
+
+    def __init__(self, number: int) -> None:
+        self.left = number
+
+    def look(self, frame, event, _):
+        if event in ("call", "c_return") and frame.f_code.co_filename.endswith(FILES):
+            self.left -= 1
+            if self.left == 0:
+                raise KeyboardInterrupt
+
+    def __enter__(self):
+        sys.setprofile(self.look)
+        return self
+
+    def __exit__(self, *_):
+        sys.setprofile(None)
+
+
+def test_commit_may_be_called_again_wherever_it_was_interrupted():
+    interrupted = True
+    number = 0
+    while interrupted:
+        number += 1
+        with create_group(dist.HashStore(), 0, 1, "interrupted", timeout=LIMIT) as made:
+            made.prepare(["0"]).wait()
+            old = made._backend
+            try:
+                with Interrupt(number) as interrupt:
+                    made.commit()
+                interrupted = interrupt.left <= 0
+            except KeyboardInterrupt:
+                made.commit()
+            assert made.membership == 2 and made._backend is not old and total(made) == 1.0
+            made.prepare(["0"])
+            made.commit()
+            assert made.membership == 3 and total(made) == 1.0
+    assert number > 20  # else nothing was interrupted
