@@ -213,19 +213,12 @@ void PreparedCall::copy_inputs_on_outputs_of_others(std::span<PreparedCall> call
       parts.push_back({calls[i].inputs_extent(), i});
   }
   std::ranges::sort(parts, std::less<>(), [](const Part& part) { return part.extent.begin; });
-  // How far anything reaches that begins no later, and how far something of another call than that does.
+  // What reaches farthest of all that begins no later. While all lie apart, parts of other calls end before it begins.
   Part farthest{};
-  const std::byte* others = nullptr;
   bool apart = true;
   for (const Part& part : parts) {
-    const std::byte* const reached = part.call == farthest.call ? others : farthest.extent.end;
-    apart = apart && part.extent.begin >= reached;
-    if (part.extent.end > farthest.extent.end) {
-      if (part.call != farthest.call) others = farthest.extent.end;
-      farthest = part;
-    } else if (part.call != farthest.call) {
-      others = std::max(others, part.extent.end);
-    }
+    apart = apart && (part.call == farthest.call || part.extent.begin >= farthest.extent.end);
+    if (part.extent.end > farthest.extent.end) farthest = part;
   }
   if (apart) return;
   for (std::size_t i = 0; i < calls.size(); ++i) {
