@@ -149,6 +149,7 @@ def test_a_batch_that_is_refused_leaves_the_group_as_it_was(ranks):
 WRAPPED: dict[str, tuple[int, Callable[[], Any]]] = {
     "output splits": (3, lambda: dist.all_to_all_single(zeros(1, 4), ones(1, 4), [2**63 - 1, 2**63 - 1, 3])),
     "input splits": (3, lambda: dist.all_to_all_single(zeros(1, 4), ones(1, 4), None, [2**63 - 1, 2**63 - 1, 3])),
+    "both splits": (3, lambda: dist.all_to_all_single(zeros(1, 4), ones(1, 4), *[[2**63 - 1, 2**63 - 1, 3]] * 2)),
     "all_gather": (4, lambda: dist.all_gather_into_tensor(zeros(0), ones(1).expand(2**62))),
     "reduce_scatter": (4, lambda: dist.reduce_scatter_tensor(ones(1).expand(2**62), zeros(0))),
 }

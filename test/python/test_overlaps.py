@@ -166,10 +166,12 @@ def test_an_output_without_elements_hides_no_other(ranks):
         memory = filled(rank, 8 * count)
         nothing = torch.empty(0, dtype=torch.int32)
         wanted = [filled(each, 8 * count)[5 : 5 + count] for each in (0, 2)]
-        outputs = [memory[:count], nothing, memory[2 * count : 3 * count]]
-        dist.all_gather(outputs, nothing if rank == 1 else memory[5 : 5 + count])
-        check(outputs[0], wanted[0], "the first")
-        check(outputs[2], wanted[1], "the last")
+        for empty in (memory[9:9], nothing):  # the first lies within another output, and shares nothing with it
+            memory.copy_(filled(rank, 8 * count))
+            outputs = [memory[:count], empty, memory[2 * count : 3 * count]]
+            dist.all_gather(outputs, nothing if rank == 1 else memory[5 : 5 + count])
+            check(outputs[0], wanted[0], "the first")
+            check(outputs[2], wanted[1], "the last")
 
         memory = filled(rank, 8 * count)
         wanted = [filled(each, 8 * count)[2 * count : 3 * count] for each in range(size)]
