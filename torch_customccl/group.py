@@ -146,7 +146,7 @@ class Group(Messages):
         Collective over `ranks` alone. Two groups over the same ranks stay apart. Uses this group's store and mapped
         memory: no new sockets.
         """
-        check_not_forked(self._process, "subgroup()", self.group_desc)
+        self._check_open("subgroup()")
         members = [self._checked(rank, "ranks") for rank in listed(ranks, "ranks")]
         if not members or len(set(members)) != len(members):
             raise ValueError(f"customccl: a subgroup of ranks {members} makes no sense")

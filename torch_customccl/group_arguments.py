@@ -137,6 +137,8 @@ def members_key(members: Sequence[str]) -> str:
 
 def check_members(members: Sequence[str], group_name: str) -> list[str]:
     """The names, as a list. TypeError or ValueError if they are not names of members, each of its own."""
+    if isinstance(members, str):  # its letters are hardly meant
+        raise TypeError(f"customccl: members of group {group_name!r} must be a list of names, not {members!r}")
     names = listed(members, f"members of group {group_name!r}")
     bad = [name for name in names if not isinstance(name, str) or not name or "/" in name]
     if bad or not names or len(set(names)) != len(names):

@@ -39,7 +39,7 @@ def serve_store(
 
     With port 0 the system chooses a free one, and `.port` of the result says which: nobody can take it in between. The
     socket is taken over: the caller may close its own object. The server ends with the last reference to the store.
-    `timeout` is the store's, for what it is asked. Raises ValueError for a socket that is not bound.
+    `timeout` is the store's, for what it is asked. Raises ValueError for a socket that is not bound, or not of TCP.
     """
     checked_timeout(timeout, "a store")
     if not isinstance(listener, socket.socket | None):
@@ -47,7 +47,7 @@ def serve_store(
     if listener is None:
         listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     bound = listener.getsockname()
-    if not isinstance(bound, tuple) or not bound[1]:
+    if listener.type != socket.SOCK_STREAM or not isinstance(bound, tuple) or not bound[1]:
         raise ValueError(f"customccl: a store needs a TCP socket that is bound to a port, not one at {bound!r}")
     listener.listen()
     host, descriptor = str(bound[0]), socket.dup(listener.fileno())

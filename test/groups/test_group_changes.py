@@ -208,7 +208,13 @@ def test_a_closed_group_refuses_to_change(ranks):
         made.prepare(["0", "1"])
         made.barrier()
         made.close()
-        for call in (made.commit, lambda: made.prepare(["0", "1"]), lambda: made.open_endpoint("x")):
+        refused = (
+            made.commit,
+            lambda: made.prepare(["0", "1"]),
+            lambda: made.open_endpoint("x"),
+            lambda: made.subgroup([rank]),
+        )
+        for call in refused:
             assert "which was closed on this rank" in error_of(call).text
         assert made.closed
 

@@ -83,6 +83,7 @@ def test_ranks_outside_the_group_are_refused(ranks):
         (lambda made: made.split(0, key="last"), "key must be an int, not 'last'"),
         (lambda made: made.subgroup(0), "ranks must be a list, not 0"),
         (lambda made: made.prepare(None), "members of group 'types' must be a list, not None"),
+        (lambda made: made.prepare("10"), "members of group 'types' must be a list of names, not '10'"),
         (lambda made: made.open_endpoint(5), "the name of an endpoint must be a str, not 5"),
         (lambda made: made.endpoint(None), "the name of an endpoint must be a str, not None"),
         (lambda made: made.send_message("", 0.0), "dst must be an int, not 0.0"),

@@ -105,6 +105,9 @@ def test_two_servers_never_share_a_port():
 def test_a_socket_that_is_not_bound_is_refused():
     with socket.socket() as fresh, pytest.raises(ValueError, match="bound to a port"):
         serve_store(fresh, timeout=LIMIT)
+    with socket.socket(type=socket.SOCK_DGRAM) as datagrams, pytest.raises(ValueError, match="needs a TCP socket"):
+        datagrams.bind(("127.0.0.1", 0))
+        serve_store(datagrams, timeout=LIMIT)
 
 
 def test_a_file_in_a_folder_that_is_not_there_is_refused_at_once(tmp_path):
