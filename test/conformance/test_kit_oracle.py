@@ -63,6 +63,16 @@ def test_a_reduction_in_a_narrower_type_shows(name: str, reduce_op: str) -> None
         assert not torch.equal(expected.to(NARROWER[name]).to(dtype.torch), expected)
 
 
+@pytest.mark.parametrize("reduce_op", ["sum", "avg", "premul_sum", "min", "max"])
+@pytest.mark.parametrize("name", ["f16", "bf16", "f32", "f64"])
+def test_a_reduction_of_floats_in_whole_numbers_shows(name: str, reduce_op: str) -> None:
+    dtype = DTYPES[name]
+    for size in (2, 3, 8):
+        inputs = [oracle.reduce_inputs(rank, 0, 31, dtype, reduce_op, size) for rank in range(size)]
+        expected = oracle.reduce_expected(inputs, dtype, reduce_op)
+        assert not torch.equal(expected.trunc(), expected)
+
+
 @pytest.mark.parametrize("size", [2, 3, 4, 8])
 @pytest.mark.parametrize("name", ["u8", "i8", "i16", "i32", "u32", "i64"])
 @pytest.mark.parametrize("reduce_op", ["sum", "product"])

@@ -89,15 +89,19 @@ def reduce_inputs(rank: int, slot: int, numel: int, dtype: DType, reduce_op: str
     if whole and reduce_op in ("band", "bor", "bxor", "min", "max"):
         return _from_bits(_bits(rank, slot, numel), dtype.torch)
     if reduce_op in ("min", "max"):
-        return _cast(raw % dtype.sum_limit - dtype.sum_limit // 2, dtype)
+        return _cast(_halves(raw % dtype.sum_limit - dtype.sum_limit // 2, dtype), dtype)
     if reduce_op == "product":
         return _factors(rank, slot, numel, dtype, size)
     if whole:
         return _summands(rank, slot, numel, dtype, size)
-    factor = {"avg": size, "premul_sum": int(PREMUL_FACTOR)}.get(reduce_op, 1)
-    span = max(2, dtype.sum_limit // (2 * size * factor) - 1)
     scale = size if reduce_op == "avg" else 1
-    return _cast((raw % span - span // 3) * scale, dtype)
+    span = max(2, dtype.sum_limit // (2 * size * scale) - 1)
+    return _cast(_halves((raw % span - span // 3) * scale, dtype), dtype)
+
+
+def _halves(values: torch.Tensor, dtype: DType) -> torch.Tensor:
+    """Half of whole numbers where that is exact: who takes floats for integers on the way loses it."""
+    return values if dtype.kind in ("int", "uint") else values.double() / 2
 
 
 def _factors(rank: int, slot: int, numel: int, dtype: DType, size: int) -> torch.Tensor:

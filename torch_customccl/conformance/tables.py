@@ -67,7 +67,7 @@ class ReduceRow:
 _ALL = frozenset({"bool", "int", "uint", "float", "complex"})
 _REAL = frozenset({"bool", "int", "uint", "float"})
 _BITS = frozenset({"bool", "int", "uint"})
-PREMUL_FACTOR = 2.0
+PREMUL_FACTOR = 0.5
 
 
 def _premul() -> object:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..model import Verdict
 from .corners import CORNERS
 from .mutant import Mutant
+from .seldom import SELDOM
 from .subtle import SUBTLE
 from .wrong_data import (
     DropsLastChunk,
@@ -207,6 +208,7 @@ PLANTED: tuple[Mutant, ...] = (
     ),
     *SUBTLE,
     *CORNERS,
+    *SELDOM,
 )
 
 __all__ = ["PLANTED", "Mutant"]
