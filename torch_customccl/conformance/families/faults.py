@@ -59,6 +59,11 @@ def generate() -> Iterator[Case]:
         yield fault_case(f"timeout/{op}/ws2", "TO-01", "times_out", 2, tier, op=op)
     yield fault_case("timeout/all_reduce/ws3", "TO-01", "times_out", 3)
     yield fault_case("timeout/all_reduce/ws5", "TO-01", "times_out", 5, Tier.FULL)
+    for op in ("all_reduce", "all_gather", "reduce_scatter"):
+        dims: dict[str, Any] = {"op": f"{op}_coalesced", "words": "coalescing coalesced"}
+        yield fault_case(f"timeout_coalesced/{op}/ws2", "TO-01", "times_out", 2, **dims)
+    for op in ("all_reduce", "send_recv"):
+        yield fault_case(f"future/{op}/ws2", "WK-10", "future_fails", 2, op=op, words="future")
     yield fault_case("timeout/of_new_group/ws2", "TO-03", "times_out_in_group", 2)
     yield fault_case("late/all_reduce/ws2", "TO-02", "late_rank", 2)
     yield fault_case("late/barrier/ws3", "TO-02", "late_rank", 3, op="barrier")
@@ -95,7 +100,20 @@ def waiting_call(context: Context, op: str, group: Any = None) -> Callable[[], A
         "reduce_scatter": lambda: dist.reduce_scatter(one, many, group=group),
         "all_to_all": lambda: dist.all_to_all([each.clone() for each in many], many, group=group),
         "all_to_all_single": lambda: dist.all_to_all_single(joined.clone(), joined, group=group),
+        "all_reduce_coalesced": _coalesced(dist.all_reduce, [(one,), (one.clone(),)], group),
+        "all_gather_coalesced": _coalesced(dist.all_gather_into_tensor, [(joined, one)], group),
+        "reduce_scatter_coalesced": _coalesced(dist.reduce_scatter_tensor, [(one, joined)], group),
     }[op]
+
+
+def _coalesced(call: Callable[..., Any], all_arguments: list[Any], group: Any) -> Callable[[], None]:
+    def run() -> None:
+        with dist._coalescing_manager(group=group, async_ops=True) as manager:
+            for arguments in all_arguments:
+                call(*arguments, group=group)
+        manager.wait()
+
+    return run
 
 
 def first_use(context: Context, op: str) -> None:
@@ -119,6 +137,30 @@ def times_out(context: Context) -> None:
     if context.rank != context.size - 1:
         must_fail(context, context.op, "that a rank never calls")
     context.meet("all have given up")
+
+
+@body
+def future_fails(context: Context) -> None:
+    """The future of an operation that fails completes, with an error: callbacks would be waited for in vain else."""
+    value = torch.ones(1000, device=context.device)
+
+    def post(call: Callable[..., Any] = dist.irecv) -> Any:
+        return call(value, 1 - context.rank) if context.op == "send_recv" else dist.all_reduce(value, async_op=True)
+
+    work = post(dist.irecv if context.rank else dist.isend)
+    work.wait()
+    work.get_future()  # a backend without futures refuses this on every rank
+    if context.rank == 0:
+        work = post()
+        future = work.get_future()
+        context.refused(work.wait, f"{context.op} that a rank never calls")
+        limit = time.monotonic() + context.op_timeout_s
+        while not future.done() and time.monotonic() < limit:
+            time.sleep(0.005)
+        context.expect(future.done(), f"{context.op} has failed, but its future does not complete")
+        if context.device == "cpu":
+            context.refused(future.wait, f"the future of an {context.op} that failed", accepted=Verdict.WRONG_RESULT)
+    context.meet("told")
 
 
 @body

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -33,8 +33,11 @@ def generate() -> Iterator[Case]:
         2,
         setup={"init": False, "deadline_s": 60.0, "op_timeout_s": 15.0, "cost_s": 9.0},
     )
-    yield fault_case("abort/all_reduce/ws2", "FT-04", "aborted", 2, setup={"op_timeout_s": 5.0, "deadline_s": 14.0})
+    for op in ("all_reduce", "recv"):
+        setup = {"op_timeout_s": 5.0, "deadline_s": 14.0}
+        yield fault_case(f"abort/{op}/ws2", "FT-04", "aborted", 2, op=op, setup=setup)
     yield fault_case("destroy/pending/ws2", "FT-05", "destroyed_in_flight", 2, op="send_recv")
+    yield fault_case("destroy/pending_collective/ws2", "FT-05", "destroyed_in_flight", 2)
     yield fault_case("fork/all_reduce/ws2", "FT-07", "forks", 2)
     yield fault_case(
         "leftovers/normal/ws2", "FT-08", "leaves_nothing", 2, Tier.SMOKE, setup={"init": False, "cost_s": 2.0}
@@ -90,22 +93,27 @@ def leaves_without_destroy(context: Context) -> None:
 @body
 def aborted(context: Context) -> None:
     """Rank 0 waits for rank 1; another thread of rank 0 aborts the group."""
-    first_use(context, "all_reduce")
+    first_use(context, context.op)
     if context.rank == 0:
         group: Any = dist.group.WORLD
         threading.Timer(0.3, group.abort).start()
-        must_fail(context, "all_reduce", "in an aborted group", limit_s=context.op_timeout_s / 3)
+        must_fail(context, context.op, "in an aborted group", limit_s=context.op_timeout_s / 3)
     context.meet("woken")
 
 
 @body
 def destroyed_in_flight(context: Context) -> None:
-    """A receive is pending when the group is destroyed; the call must come back."""
-    context.require_support("send_recv")
-    value = torch.ones(5, device=context.device)
-    work = dist.irecv(value, src=1 - context.rank)
+    """A receive is pending when the group is destroyed, or a collective that rank 1, which leaves later, never calls."""
+    context.require_support(context.op)
+    value, work = torch.ones(5, device=context.device), None
+    if context.op == "send_recv":
+        work = dist.irecv(value, src=1 - context.rank)
+    elif context.rank == 0:
+        work = dist.all_reduce(value, async_op=True)
     context.meet("posted")
-    dist.destroy_process_group()
+    steps: list[Callable[[], Any]] = [dist.destroy_process_group, lambda: context.meet("left")]
+    for step in steps[::-1] if context.op != "send_recv" and context.rank == 1 else steps:
+        step()
     del work
 
 

@@ -92,10 +92,7 @@ class Mailbox:
 
     def close(self, error: Exception) -> None:
         """Fail everything that waits and hang up."""
-        with self._lock:
-            posts, self._posts = self._posts, []
-        for post in posts:
-            post.failed(error)
+        self.fail(error)
         with self._closing:
             for peer, pipe in self._pipes.items():
                 with suppress(OSError), socket.socket(fileno=os.dup(pipe.fileno())) as wire:
@@ -104,6 +101,14 @@ class Mailbox:
                     self._readers[peer].join()
                 with self._send_locks[peer]:
                     pipe.close()
+
+    def fail(self, error: Exception, kind: str = "") -> None:
+        """Fail what waits, or only what waits for messages of one kind."""
+        with self._lock:
+            posts = [post for post in self._posts if not kind or (isinstance(post.key, tuple) and post.key[0] == kind)]
+            self._posts = [post for post in self._posts if post not in posts]
+        for post in posts:
+            post.failed(error)
 
     def _read(self, peer: int, pipe: Connection) -> None:
         try:

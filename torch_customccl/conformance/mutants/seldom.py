@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from ..model import Verdict
 from .mutant import Mutant
-from .wrong_seldom import TruncatesAverage, WholeFactor
+from .wrong_seldom import (
+    AbortsCollectivesOnly,
+    DestroyWaitsForAll,
+    FutureNeverFails,
+    PatientWhenCoalesced,
+    TruncatesAverage,
+    WholeFactor,
+)
 
 SELDOM: tuple[Mutant, ...] = (
     Mutant(
@@ -20,5 +27,37 @@ SELDOM: tuple[Mutant, ...] = (
         Verdict.WRONG_RESULT,
         ("coll/all_reduce/ws2/f32/premul_sum/contiguous/n31/*",),
         "the factor of PREMUL_SUM is an integer",
+    ),
+    Mutant(
+        "mutant_future_never_fails",
+        FutureNeverFails,
+        Verdict.ERROR,
+        ("fault/future/all_reduce/ws2",),
+        "the future of an operation that fails never completes",
+        slow=True,
+    ),
+    Mutant(
+        "mutant_patient_when_coalesced",
+        PatientWhenCoalesced,
+        Verdict.HANG,
+        ("fault/timeout_coalesced/all_reduce/ws2",),
+        "coalesced operations have no time limit",
+        slow=True,
+    ),
+    Mutant(
+        "mutant_aborts_collectives_only",
+        AbortsCollectivesOnly,
+        Verdict.ERROR,
+        ("fault/abort/recv/ws2",),
+        "abort() ends no receive",
+        slow=True,
+    ),
+    Mutant(
+        "mutant_destroy_waits_for_all",
+        DestroyWaitsForAll,
+        Verdict.HANG,
+        ("fault/destroy/pending_collective/ws2",),
+        "destroy waits for a collective that another rank never calls",
+        slow=True,
     ),
 )

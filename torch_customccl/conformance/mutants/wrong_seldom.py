@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
+from .peer_group import Finish
 from .reducing import combine
 from .reference import ReferenceGroup
+from .work import ReferenceWork
 
 _RED: Any = dist.ReduceOp.RedOpType
 
@@ -29,3 +32,45 @@ class WholeFactor(ReferenceGroup):
         if op == _RED.PREMUL_SUM:
             return combine(flats, _RED.SUM) * int(op.__getstate__()[1])
         return super().reduced(flats, op)
+
+
+class FutureNeverFails(ReferenceGroup):
+    """The future of an operation completes only if that succeeds."""
+
+    def exchange(
+        self, what: str, meta: tuple[Any, ...], inputs: Sequence[torch.Tensor], finish: Finish
+    ) -> ReferenceWork:
+        work = super().exchange(what, meta, inputs, finish)
+        mute: Any = torch.futures.Future()
+        work.get_future().then(lambda done: mute.set_result(done.value()))
+        work.get_future = lambda: mute  # type: ignore[method-assign]
+        return work
+
+
+class PatientWhenCoalesced(ReferenceGroup):
+    """Only coalesced operations have no time limit."""
+
+    def timeout_of(self, what: str) -> float:
+        return 1e6 if "coalesced" in what else super().timeout_of(what)
+
+
+class AbortsCollectivesOnly(ReferenceGroup):
+    """abort() ends no receive."""
+
+    def abort(self) -> None:
+        self._mail.fail(ConnectionError("the group was aborted"), "collective")
+
+
+class DestroyWaitsForAll(ReferenceGroup):
+    """destroy waits until every collective is over, whoever still has to call it."""
+
+    def exchange(
+        self, what: str, meta: tuple[Any, ...], inputs: Sequence[torch.Tensor], finish: Finish
+    ) -> ReferenceWork:
+        self._last = super().exchange(what, meta, inputs, finish)
+        return self._last
+
+    def shutdown(self) -> None:
+        while not self._last.is_completed():
+            time.sleep(0.01)
+        super().shutdown()
