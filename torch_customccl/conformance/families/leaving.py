@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 
 from ..context import Context
+from ..datacall import DataCall
 from ..group_options import SCRIPT
 from ..leftovers import forgotten_names, resident_bytes, snapshot
 from ..model import Case, CheckFailedError, Tier, Verdict
@@ -43,6 +44,9 @@ def generate() -> Iterator[Case]:
         "leftovers/normal/ws2", "FT-08", "leaves_nothing", 2, Tier.SMOKE, setup={"init": False, "cost_s": 2.0}
     )
     yield fault_case("leftovers/memory/ws2", "FT-10", "keeps_no_memory", 2, setup={"deadline_s": 20.0})
+    for op in ("all_gather", "reduce_scatter_tensor", "all_to_all_single", "send_recv"):
+        setup = {"deadline_s": 20.0}
+        yield fault_case(f"leftovers/memory/{op}/ws2", "FT-10", "keeps_no_memory", 2, op=op, setup=setup)
     yield fault_case("leftovers/kill/ws2", "FT-08", "leaves_nothing_killed", 2, may_die=(1,))
 
 
@@ -180,6 +184,13 @@ def keeps_no_memory(context: Context) -> None:
     """Operations on tensors that the caller lets go of: this process must not grow by all of them."""
 
     def round() -> None:
+        if context.op != "all_reduce":
+            for async_op in (False, True):
+                call = DataCall(context, dist.group.WORLD, dims={"op": context.op, "numel": _LARGE // context.size})
+                handle = call.issue(async_op)
+                if async_op:
+                    handle.wait()
+            return
         value = torch.ones(_LARGE, device=context.device)
         dist.all_reduce(value)
         work = dist.all_reduce(value, async_op=True)
@@ -194,7 +205,7 @@ def keeps_no_memory(context: Context) -> None:
         round()
     grown = resident_bytes(context.device) - before
     context.expect(
-        grown < 4 * _LARGE * _ROUNDS * 3 // 4,
+        grown < 4 * _LARGE * _ROUNDS // 4,
         f"{grown >> 20} MiB more after {_ROUNDS} rounds with tensors of {4 * _LARGE >> 20} MiB that nobody holds",
         Verdict.LEAK,
     )

@@ -61,6 +61,26 @@ class AbortsCollectivesOnly(ReferenceGroup):
         self._mail.fail(ConnectionError("the group was aborted"), "collective")
 
 
+class KeepsGathered(ReferenceGroup):
+    """The outputs of each all_gather are kept for ever."""
+
+    def allgather(
+        self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any = None
+    ) -> ReferenceWork:
+        self._kept = [*getattr(self, "_kept", ()), outputs]
+        return super().allgather(outputs, inputs, opts)
+
+
+class KeepsAMebibyte(ReferenceGroup):
+    """Each operation leaves 1 MiB in use."""
+
+    def exchange(
+        self, what: str, meta: tuple[Any, ...], inputs: Sequence[torch.Tensor], finish: Finish
+    ) -> ReferenceWork:
+        self._kept = [*getattr(self, "_kept", ()), torch.ones(1 << 20, dtype=torch.uint8)]
+        return super().exchange(what, meta, inputs, finish)
+
+
 class DestroyWaitsForAll(ReferenceGroup):
     """destroy waits until every collective is over, whoever still has to call it."""
 
