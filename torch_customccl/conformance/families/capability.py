@@ -13,6 +13,7 @@ import torch.distributed as dist
 
 from ..context import Context
 from ..model import Case, Tier, Verdict
+from ..modes import poll
 from ..registry import body, family
 from ..tables import DTYPES
 
@@ -25,7 +26,8 @@ _ROWS: tuple[tuple[str, str, str, str, tuple[int, ...]], ...] = (
     ("coll/all_gather_alias", "all_gather_alias", "all_gather_into_tensor", "AG-04", (2, 3)),
     ("coll/reduce_scatter_alias", "reduce_scatter_alias", "reduce_scatter_tensor", "RS-04", (2, 3)),
     ("barrier/order", "barrier_order", "barrier", "BA-01", (2, 3, 4, 5, 8)),
-    ("barrier/async", "barrier_async", "barrier", "BA-01", (2,)),
+    ("barrier/async", "barrier_async", "barrier", "BA-01", (2, 3)),
+    ("barrier/polled", "barrier_polled", "barrier", "BA-01", (2, 3)),
     ("barrier/in_group", "barrier_in_group", "barrier", "BA-01", (3,)),
     ("barrier/monitored", "monitored", "monitored_barrier", "BA-02", (2, 3, 5)),
     ("barrier/monitored_names", "monitored_names", "monitored_barrier", "BA-02", (2,)),
@@ -178,6 +180,12 @@ def barrier_order(context: Context) -> None:
 def barrier_async(context: Context) -> None:
     """The same with the handle."""
     _order(context, lambda: dist.barrier(async_op=True).wait())
+
+
+@body
+def barrier_polled(context: Context) -> None:
+    """The same with a handle that is only asked whether the barrier is completed."""
+    _order(context, lambda: poll(lambda async_op: dist.barrier(async_op=async_op), context))
 
 
 @body

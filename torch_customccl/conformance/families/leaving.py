@@ -107,7 +107,7 @@ def aborted(context: Context) -> None:
 
 @body
 def destroyed_in_flight(context: Context) -> None:
-    """A receive is pending when the group is destroyed, or a collective that rank 1, which leaves later, never calls."""
+    """A receive is pending at the destroy, or a collective that rank 1, which leaves later, never calls."""
     context.require_support(context.op)
     value, work = torch.ones(5, device=context.device), None
     if context.op == "send_recv":

@@ -16,8 +16,11 @@ _OPS = ("all_gather_object", "gather_object", "broadcast_object_list", "scatter_
 
 @family
 def generate() -> Iterator[Case]:
-    """Each object operation, from the first and from the last root."""
+    """Each object operation, from the first and from the last root, and with objects of several MiB."""
     for op in _OPS:
+        words = "all_gather broadcast gather scatter send recv"
+        large = {"op": op, "root": "first", "large": True, "words": words}
+        yield Case(f"objects/{op}/large/ws2", "objects", "OB-01", "objects", 2, large)
         for size in (2, 3, 5):
             for root in ("first", "last"):
                 if op == "all_gather_object" and root == "last":
@@ -30,9 +33,13 @@ def generate() -> Iterator[Case]:
                     "OB-01",
                     "objects",
                     size,
-                    {"op": op, "root": root, "words": "all_gather broadcast gather scatter send recv"},
+                    {"op": op, "root": root, "words": words},
                     tier,
                 )
+
+
+def _large_thing(rank: int) -> bytes:
+    return bytes(range(rank, 251)) * 12_000
 
 
 def _thing(rank: int) -> dict[str, Any]:
@@ -48,7 +55,8 @@ def _thing(rank: int) -> dict[str, Any]:
 def objects(context: Context) -> None:
     """Send things whose sizes differ by rank; compare for equality."""
     root = 0 if context.dims["root"] == "first" else context.size - 1
-    mine, everyone = _thing(context.rank), [_thing(rank) for rank in range(context.size)]
+    thing: Any = _large_thing if context.dims.get("large") else _thing
+    mine, everyone = thing(context.rank), [thing(rank) for rank in range(context.size)]
     got: list[Any] = [None] * context.size
     if context.op == "all_gather_object":
         dist.all_gather_object(got, mine)

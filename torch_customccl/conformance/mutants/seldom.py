@@ -6,8 +6,11 @@ from ..model import Verdict
 from .mutant import Mutant
 from .wrong_seldom import (
     AbortsCollectivesOnly,
+    BarrierLooksDone,
+    CutsBytes,
     DestroyWaitsForAll,
     FutureNeverFails,
+    HastyBarrierOfThree,
     KeepsAMebibyte,
     KeepsGathered,
     PatientWhenCoalesced,
@@ -67,6 +70,27 @@ SELDOM: tuple[Mutant, ...] = (
         Verdict.LEAK,
         ("fault/leftovers/memory/ws2",),
         "each operation leaves 1 MiB in use",
+    ),
+    Mutant(
+        "mutant_barrier_looks_done",
+        BarrierLooksDone,
+        Verdict.WRONG_RESULT,
+        ("barrier/polled/ws2",),
+        "is_completed() of a barrier is true before all have come",
+    ),
+    Mutant(
+        "mutant_hasty_barrier_of_three",
+        HastyBarrierOfThree,
+        Verdict.WRONG_RESULT,
+        ("barrier/async/ws3",),
+        "an asynchronous barrier of three ranks waits for nobody",
+    ),
+    Mutant(
+        "mutant_cuts_bytes",
+        CutsBytes,
+        Verdict.ASYMMETRIC,
+        ("objects/broadcast_object_list/large/ws2",),
+        "a broadcast of bytes ends after 1 MiB",
     ),
     Mutant(
         "mutant_destroy_waits_for_all",

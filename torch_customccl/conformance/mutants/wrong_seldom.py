@@ -1,4 +1,4 @@
-"""Planted bugs in what is seldom looked at: a fraction, a failure's future, a second group, what comes after the end."""
+"""Planted bugs in what is seldom looked at: fractions, a failure's future, a second tensor, what comes after the end."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from .peer_group import Finish
 from .reducing import combine
 from .reference import ReferenceGroup
 from .work import ReferenceWork
+from .wrong_endings import EarlyWork
 
 _RED: Any = dist.ReduceOp.RedOpType
 
@@ -79,6 +80,38 @@ class KeepsAMebibyte(ReferenceGroup):
     ) -> ReferenceWork:
         self._kept = [*getattr(self, "_kept", ()), torch.ones(1 << 20, dtype=torch.uint8)]
         return super().exchange(what, meta, inputs, finish)
+
+
+class _DoneAtOnce(ReferenceWork):
+    def is_completed(self) -> bool:
+        return True
+
+
+class BarrierLooksDone(ReferenceGroup):
+    """A barrier says at once that it is completed; wait() is right."""
+
+    def barrier(self, opts: Any = None) -> ReferenceWork:
+        work = super().barrier(opts)
+        work.__class__ = _DoneAtOnce
+        return work
+
+
+class HastyBarrierOfThree(ReferenceGroup):
+    """An asynchronous barrier of three ranks waits for nobody."""
+
+    def barrier(self, opts: Any = None) -> ReferenceWork:
+        work = super().barrier(opts)
+        if opts.asyncOp and self.size() > 2:
+            work.__class__ = EarlyWork
+        return work
+
+
+class CutsBytes(ReferenceGroup):
+    """A broadcast of bytes ends after 1 MiB."""
+
+    def broadcast(self, tensors: list[torch.Tensor], opts: Any) -> ReferenceWork:
+        cut = tensors[0].dtype == torch.uint8 and tensors[0].numel() > 1 << 20
+        return super().broadcast([tensors[0][: 1 << 20]] if cut else tensors, opts)
 
 
 class DestroyWaitsForAll(ReferenceGroup):
