@@ -33,8 +33,9 @@ def _splitting(context: Context, backend: Any) -> None:
     arguments |= {"opts": options} if options is not None else {}
     group: Any = dist.group.WORLD
     child = group.split_group(list(range(context.size)), group_name="child", group_desc="child", **arguments)
+    context.expect(child.rank() == context.rank, f"rank {child.rank()} in a group of all", Verdict.WRONG_RESULT)
     value = torch.ones(3, device=context.device)
-    child.allreduce([value]).wait()
+    child.allreduce([value], dist.AllreduceOptions()).wait()
     context.expect(bool((value == context.size).all()), "wrong sum in a split group", Verdict.WRONG_RESULT)
 
 

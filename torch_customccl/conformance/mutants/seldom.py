@@ -14,6 +14,7 @@ from .wrong_seldom import (
     KeepsAMebibyte,
     KeepsGathered,
     PatientWhenCoalesced,
+    SplitsBackwards,
     TruncatesAverage,
     WholeFactor,
 )
@@ -91,6 +92,13 @@ SELDOM: tuple[Mutant, ...] = (
         Verdict.ASYMMETRIC,
         ("objects/broadcast_object_list/large/ws2",),
         "a broadcast of bytes ends after 1 MiB",
+    ),
+    Mutant(
+        "mutant_splits_backwards",
+        SplitsBackwards,
+        Verdict.WRONG_RESULT,
+        ("honesty/splitting/ws2",),
+        "a group split off numbers its ranks backwards",
     ),
     Mutant(
         "mutant_destroy_waits_for_all",

@@ -1,9 +1,10 @@
-"""Planted bugs in what is seldom looked at: fractions, a failure's future, a second tensor, what comes after the end."""
+"""Planted bugs in what is seldom looked at: fractions, a failure's future, a second tensor, what comes later."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -112,6 +113,20 @@ class CutsBytes(ReferenceGroup):
     def broadcast(self, tensors: list[torch.Tensor], opts: Any) -> ReferenceWork:
         cut = tensors[0].dtype == torch.uint8 and tensors[0].numel() > 1 << 20
         return super().broadcast([tensors[0][: 1 << 20]] if cut else tensors, opts)
+
+
+class SplitsBackwards(ReferenceGroup):
+    """A group split off numbers its ranks from the last to the first."""
+
+    supports_splitting = True
+
+    def __init__(self, store: dist.Store, rank: int, size: int, timeout: timedelta) -> None:
+        super().__init__(store, rank, size, timeout)
+        self._store, self._limit = store, timeout
+
+    def split_group(self, ranks: list[int], *_: Any, **__: Any) -> ReferenceGroup:
+        store = dist.PrefixStore("child", self._store)
+        return ReferenceGroup(store, ranks[::-1].index(self.rank()), len(ranks), self._limit)
 
 
 class DestroyWaitsForAll(ReferenceGroup):
