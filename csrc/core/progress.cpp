@@ -64,6 +64,7 @@ void Progress::watch(std::shared_ptr<Lane> lane) {
 // Without the thread operations end by those who wait for them or poll; the next task tries again.
 void Progress::start() {
   if (!settings().progress_thread) return;
+  HostArena::existing();  // the first look needs memory
   const Status status = start_background_thread("customccl-move", [this] { run(); });
   started_ = status.ok();
   if (!started_ && !std::exchange(told_, true))
