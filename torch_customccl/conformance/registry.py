@@ -19,6 +19,7 @@ GENERATORS: dict[str, Generator] = {}
 FAMILIES = (
     "data",
     "calling",
+    "overwriting",
     "programs",
     "groups",
     "devices",

@@ -11,13 +11,12 @@ import torch
 import torch.distributed as dist
 
 from ..context import Context
-from ..datacall import DataCall, run_data_calls
+from ..datacall import run_data_calls
 from ..model import Case, CheckFailedError, Tier, Verdict
 from ..modes import MODES
 from ..ops import OPS, P2P_OPS
 from ..registry import body, family
 from ..tables import REDUCE_OPS
-from .p2p import held_until
 
 _CLAUSE = {
     "wait": "WK-01",
@@ -94,9 +93,6 @@ def generate() -> Iterator[Case]:
                 tier,
             )
     yield from _float_cases()
-    for op, clause in (("broadcast", "BC-01"), ("scatter", "SC-01"), ("gather", "GA-01"), ("reduce", "RD-01")):
-        dims = {"op": op, "numel": _NUMEL, "kind": "input_overwritten"}
-        yield Case(f"call/{op}/input_overwritten/ws2", "calling", clause, "input_overwritten", 2, dims)
     for op in ("all_reduce", "send_recv", "barrier"):
         yield Case(
             f"call/{op}/wait_times_out/ws2",
@@ -123,25 +119,6 @@ def generate() -> Iterator[Case]:
 def call_mode(context: Context) -> None:
     """The data check in the case's calling mode."""
     run_data_calls(context)
-
-
-@body
-def input_overwritten(context: Context) -> None:
-    """The rank that only gives overwrites its tensors once the call or its wait is over; the other comes after that."""
-    giver = 0 if context.op in ("broadcast", "scatter") else 1
-    for round in range(2):
-        call = DataCall(context, dist.group.WORLD, round)
-        if context.rank != giver:
-            held_until(context, f"overwritten/{round}")
-        work = call.issue(async_op=round == 1)
-        if work is not None:
-            work.wait()
-        if context.rank != giver:
-            call.check()
-            continue
-        for given in call.inputs:
-            given.tensor.zero_()
-        context.store.set(f"overwritten/{round}", b"1")
 
 
 @body

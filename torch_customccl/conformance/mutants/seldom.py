@@ -17,6 +17,7 @@ from .wrong_seldom import (
     SplitsBackwards,
     TruncatesAverage,
     WholeFactor,
+    WritesAgain,
 )
 
 SELDOM: tuple[Mutant, ...] = (
@@ -107,5 +108,12 @@ SELDOM: tuple[Mutant, ...] = (
         ("fault/destroy/pending_collective/ws2",),
         "destroy waits for a collective that another rank never calls",
         slow=True,
+    ),
+    Mutant(
+        "mutant_writes_again",
+        WritesAgain,
+        Verdict.WRONG_RESULT,
+        ("call/all_reduce/result_overwritten/ws2",),
+        "a result is written once more when the next operation begins",
     ),
 )
