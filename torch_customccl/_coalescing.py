@@ -14,7 +14,7 @@ from typing import Any
 import torch.distributed.distributed_c10d as c10d
 
 from torch_customccl._own_groups import is_ours, was_asked_for
-from torch_customccl._wrapping import Function, wrap
+from torch_customccl._wrapping import Function, uncompiled, wrap
 
 
 def install() -> None:
@@ -47,6 +47,7 @@ def _give_up(group: Any, device: Any) -> None:
 
 
 def _one_by_one(batching: Function) -> Function:
+    @uncompiled
     def batch_isend_irecv(p2p_op_list: list[Any]) -> list[Any]:
         c10d._check_p2p_op_list(p2p_op_list)
         if p2p_op_list[0].tensor.device.type != "cpu" or not is_ours(p2p_op_list[0].group):

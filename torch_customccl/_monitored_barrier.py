@@ -10,7 +10,7 @@ from typing import Any
 import torch.distributed.distributed_c10d as c10d
 
 from torch_customccl._own_groups import was_asked_for
-from torch_customccl._wrapping import Function, wrap
+from torch_customccl._wrapping import Function, uncompiled, wrap
 
 
 def install() -> None:
@@ -19,6 +19,7 @@ def install() -> None:
 
 
 def _serving_our_groups(refusing: Function) -> Function:
+    @uncompiled
     def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
         if not was_asked_for(group):
             return refusing(group, timeout, wait_all_ranks)  # type: ignore[no-any-return]

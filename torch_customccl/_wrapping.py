@@ -5,6 +5,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+import torch
 import torch.distributed as dist
 
 Function = Callable[..., Any]
@@ -21,3 +22,16 @@ def wrap(owner: ModuleType, name: str, around: Callable[[Function], Function]) -
     for module in (owner, dist):
         if getattr(module, name, None) is torchs:
             setattr(module, name, ours)
+
+
+def uncompiled(function: Function) -> Function:
+    """`function`, called from compiled code too, and never traced: torch.compile passes over torch's functions, whose
+    place it takes, and cannot look into groups."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **keywords: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return torch.compiler.disable(function)(*args, **keywords)  # type: ignore[no-untyped-call]
+        return function(*args, **keywords)
+
+    return call

@@ -70,13 +70,30 @@ def reduced_in_place(rank: int, size: int) -> None:
     torch.testing.assert_close(result + 0, sum(part(other) * 2 for other in range(size)) + 1)
 
 
+def called_between_graphs(rank: int, size: int) -> None:
+    """What torch.compile does not trace, and torch_customccl puts itself around, is called as ever, over gloo, too."""
+
+    def exchange(x: Tensor, group: dist.ProcessGroup) -> Tensor:
+        y = x * 2
+        out = torch.zeros_like(y)
+        pair = [dist.P2POp(dist.isend, y, 1 - rank, group), dist.P2POp(dist.irecv, out, 1 - rank, group)]
+        for work in dist.batch_isend_irecv(pair):
+            work.wait()
+        dist.monitored_barrier(group)
+        return out + 1
+
+    for group in (dist.group.WORLD, dist.new_group(backend="gloo")):
+        received = torch.compile(exchange, backend="eager")(part(rank), group)
+        torch.testing.assert_close(received, part(1 - rank) * 2 + 1)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(COMPILE_S + 60)
 def test_compiled_functions(ranks):
     """In one test, because starting the compiler takes much longer than what it compiles."""
 
     def body(rank, size):
-        for check in (one_graph, traced_calls, reduced_in_place):
+        for check in (one_graph, traced_calls, reduced_in_place, called_between_graphs):
             check(rank, size)
             torch._dynamo.reset()
 
