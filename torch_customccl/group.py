@@ -98,7 +98,7 @@ class Group(Messages):
         self._era = str(epoch)  # the present membership, in keys of the store; the same on all members
         self._change: Change | None = None
         self._ranks = list(ranks or range(len(members)))
-        self._open, self._process = True, os.getpid()
+        self._open, self._ended, self._process = True, False, os.getpid()
         self._reconfigurations = 0  # how often reconfigure() has given this group other members
         group_registry.register(self, name, self._ranks)
 
@@ -143,8 +143,7 @@ class Group(Messages):
     def subgroup(self, ranks: Sequence[int], name: str | None = None) -> Group | None:
         """A group of some ranks of this one, in the order given; None on ranks that are not among them.
 
-        Collective over `ranks` alone. Two groups over the same ranks stay apart. Uses this group's store and mapped
-        memory: no new sockets.
+        Collective over `ranks` alone. Groups over the same ranks stay apart. No new sockets, nor memory mapped anew.
         """
         self._check_open("subgroup()")
         members = [self._checked(rank, "ranks") for rank in listed(ranks, "ranks")]
@@ -216,8 +215,11 @@ class Group(Messages):
         that is not among the new members it closes the group. After an interrupt (Ctrl-C) it may be called again.
         Raises what prepare() met with: then nothing has changed, and prepare() begins anew.
         """
+        if (change := self._change) and change.leaves and not self._open:
+            self.close()  # in a call before this one an interrupt came meanwhile
+            return
         self._check_open("commit()")
-        if (change := self._change) is None:
+        if change is None:
             raise RuntimeError(f"customccl: commit() of group {self.group_desc!r} without prepare()")
         try:
             change.wait()
@@ -227,13 +229,13 @@ class Group(Messages):
             self._change = None
             change.drop()
             raise
-        if change.leaves:
-            self.close()
-        else:
-            self._go_on(backend, change)
+        self._go_on(backend, change)
         self._change = None  # not before: after an interrupt all of it is done again
 
     def _go_on(self, backend: Any, change: Change) -> None:
+        if change.leaves:
+            self.close()
+            return
         old = self._backend
         self._install(backend)  # type: ignore[attr-defined]
         self._use(backend)
@@ -271,16 +273,15 @@ class Group(Messages):
         return work
 
     def close(self) -> None:
-        """Leaves the group; does not wait for the other ranks. Operations that are not done end with an error. A second
-        call does nothing."""
-        if not self._open:
+        """Leaves the group, without waiting. What is not done ends with an error. A second call does nothing."""
+        if self._ended:
             return
         self._open = False
         if self._change is not None:
             self._change.drop()
-            self._change = None
         group_registry.forget(self)
         self.shutdown()
+        self._change, self._ended = None, True  # not before: after an interrupt all of it is done again
 
     def __enter__(self) -> Group:
         return self
@@ -289,8 +290,7 @@ class Group(Messages):
         self.close()
 
     def __repr__(self) -> str:
-        state = "" if self._open else ", closed"
-        return f"<Group {self.group_desc!r}: rank {self.rank()} of {self.size()}{state}>"
+        return f"<Group {self.group_desc!r}: rank {self.rank()} of {self.size()}{'' if self._open else ', closed'}>"
 
 
 def _meet(store: dist.Store, rank: int, name: str, timeout: timedelta, ranks: Sequence[int]) -> Group:

@@ -1,9 +1,11 @@
-"""Ctrl-C anywhere in commit(): called again, it ends what it began."""
+"""Ctrl-C anywhere in commit() or close(): called again, it ends what it began."""
 
 from __future__ import annotations
 
 import sys
 
+import pytest
+import torch
 import torch.distributed as dist
 from shared import LIMIT, total
 
@@ -51,3 +53,24 @@ def test_commit_may_be_called_again_wherever_it_was_interrupted():
             made.commit()
             assert made.membership == 3 and total(made) == 1.0
     assert number > 20  # else nothing was interrupted
+
+
+@pytest.mark.parametrize("end", [lambda made: made.commit(), lambda made: made.close()], ids=["commit", "close"])
+def test_a_group_that_ends_may_be_ended_again_wherever_that_was_interrupted(end):
+    interrupted = True
+    number = 0
+    while interrupted:
+        number += 1
+        made = create_group(dist.HashStore(), 0, 1, "interrupted", timeout=LIMIT)
+        made.prepare(["guest"]).wait()  # without this rank
+        backend = made._backend
+        try:
+            with Interrupt(number) as interrupt:
+                end(made)
+            interrupted = interrupt.left <= 0
+        except KeyboardInterrupt:
+            end(made)
+        assert made.closed
+        with pytest.raises(dist.DistBackendError):
+            backend.allreduce([torch.ones(1)]).wait()
+    assert number > 5  # else nothing was interrupted
