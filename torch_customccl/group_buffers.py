@@ -31,7 +31,8 @@ def tensors_of(data: Sequence[Any], what: str, *, output: bool = False) -> list[
 def bytes_of(data: Any) -> torch.Tensor:
     """The elements of what tensor_of() takes, as bytes one behind the other."""
     tensor = tensor_of(data)
-    if tensor.layout != torch.strided:
-        raise TypeError(f"customccl: a dense tensor is needed, not one of layout {tensor.layout}")
+    if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_nested:
+        kind = "a quantized" if tensor.is_quantized else "a nested" if tensor.is_nested else f"a {tensor.layout}"
+        raise TypeError(f"customccl: a dense tensor is needed, not {kind} one")
     dense = tensor.detach().resolve_conj().resolve_neg().contiguous()
     return dense.as_strided((dense.numel(),), (1,)).view(torch.uint8)  # a single element may have any stride

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -47,5 +49,19 @@ def test_bytes_of_tensors_are_those_of_their_values():
         assert made.allgather(x.conj().imag) == [bytes(x.conj().imag.resolve_neg().numpy())]
         for tensor in (torch.arange(6.0).view(2, 3)[:1, ::3], torch.arange(6.0).view(2, 3).t(), torch.ones(0, 2)):
             assert made.allgather(tensor) == [tensor.numpy().tobytes()]
-        with pytest.raises(TypeError, match="a dense tensor is needed, not one of layout"):
+        with pytest.raises(TypeError, match="a dense tensor is needed, not a torch"):
             made.allgather(torch.eye(2).to_sparse())
+
+
+def test_what_has_no_bytes_is_refused_before_lengths_are_told(ranks):
+    def body(rank, size):
+        with group(rank, size, "no bytes") as made, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch's own, of both kinds
+            x = torch.ones(2)
+            strange = torch.quantize_per_tensor(x, 0.1, 0, torch.quint8), torch.nested.nested_tensor([x])
+            refused = [error_of(made.allgather, each) for each in strange] if rank == 0 else []
+            return refused, made.allgather(b"%d" % rank)
+
+    for refused, gathered in ranks(2).run(body):
+        assert all(each.is_a("TypeError") and "a dense tensor is needed" in each.text for each in refused)
+        assert gathered == [b"0", b"1"]
