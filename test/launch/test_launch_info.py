@@ -232,6 +232,18 @@ def test_a_record_made_by_hand_needs_what_every_launch_has(name):
         dataclasses.replace(LaunchInfo.detect(ENV), **{name: None})
 
 
+def test_a_class_made_from_the_record_has_fields_of_its_own():
+    @dataclasses.dataclass(frozen=True)
+    class Placed(LaunchInfo):
+        """Its annotations are text, as everywhere in this file."""
+
+        cores: list[int] = dataclasses.field(default_factory=list)
+
+    plain = LaunchInfo.detect({}, rank=1, world_size=2)
+    placed = Placed(**dataclasses.asdict(plain), cores=[3])
+    assert (placed.rank, placed.cores) == (1, [3])
+
+
 def test_the_record_is_frozen_and_equal_by_value():
     info = LaunchInfo.detect(ENV)
     assert info == LaunchInfo.detect(ENV) and hash(info) == hash(LaunchInfo.detect(ENV))

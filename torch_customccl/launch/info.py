@@ -42,7 +42,7 @@ class LaunchInfo:
     source: str
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
+        for field in dataclasses.fields(LaunchInfo):  # those of a class made from it are its own
             self._check_type(field.name, isinstance(None, field.type))  # type: ignore[arg-type]
         self._check_place("rank", self.rank, "world_size", self.world_size)
         if self.local_size is not None and not 1 <= self.local_size <= self.world_size:
