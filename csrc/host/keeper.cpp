@@ -176,6 +176,7 @@ void keep(const HostArena& arena, const Lines& lines) {
       static_cast<void>(watch.take(0));  // beyond a limit that is lower now
     if (!sound) std::ranges::for_each(watch.waiting, [](pollfd& each) { each.revents = 0; });
     const bool done = attempt([&] { look_round(arena, lines, watch, patience); });
+    if (!done) patience = kLimboTick;  // the bell that told of more has been heard
     if (!sound || !done) ::poll(nullptr, 0, kLimboTick);
   }
 }

@@ -3,6 +3,7 @@
 #include <list>
 #include <mutex>
 
+#include "base/attempt.h"
 #include "host/keeper.h"
 #include "platform/once_per_process.h"
 
@@ -28,7 +29,9 @@ void bury(std::vector<Block> blocks, std::function<bool()> unreadable) {
     const std::lock_guard lock(limbo.mutex);
     limbo.departed.push_back({std::move(blocks), std::move(unreadable)});
   }
-  if (!reclaim_limbo()) wake_keeper();
+  bool empty = false;
+  attempt([&] { empty = reclaim_limbo(); });  // what there is no memory for waits on
+  if (!empty) wake_keeper();
 }
 
 bool reclaim_limbo() {
