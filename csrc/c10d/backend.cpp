@@ -4,6 +4,7 @@
 #include "c10d/launch.h"
 #include "c10d/python_lock.h"
 #include "c10d/reconfiguration.h"
+#include "c10d/timeout_check.h"
 
 namespace customccl::torch_shim {
 
@@ -190,7 +191,7 @@ void CustomBackend::addEphemeralTimeout(const std::chrono::milliseconds& timeout
 }
 
 void CustomBackend::setTimeout(std::chrono::milliseconds timeout) {
-  TORCH_CHECK_VALUE(timeout.count() > 0, "customccl: a timeout must be positive, not ", timeout.count(), " ms");
+  check_timeout(timeout);
   group_->set_timeout(to_limit(timeout));
   options_->timeout = timeout;
 }

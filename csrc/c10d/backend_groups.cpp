@@ -4,6 +4,7 @@
 
 #include "c10d/backend.h"
 #include "c10d/errors.h"
+#include "c10d/timeout_check.h"
 
 // How groups come about: from a store, and from other groups.
 
@@ -39,8 +40,7 @@ c10::intrusive_ptr<CustomBackend> CustomBackend::create(GroupKeys& keys, const G
 // A part of `store`, as a parent that serves two kinds of devices is split once for each, with one store.
 c10::intrusive_ptr<CustomBackend> CustomBackend::create_in(const StorePtr& store, const GroupSpec& spec,
                                                            const OptionsPtr& options) {
-  TORCH_CHECK_VALUE(spec.timeout.count() > 0, "customccl: a timeout must be positive, not ",
-                    std::chrono::duration_cast<std::chrono::milliseconds>(spec.timeout).count(), " ms");
+  check_timeout(std::chrono::duration_cast<std::chrono::milliseconds>(spec.timeout));
   GroupKeys keys(store, spec.rank);
   return create(keys, spec, options);
 }

@@ -2,6 +2,7 @@
 
 #include "c10d/backend.h"
 #include "c10d/reconfiguration.h"
+#include "c10d/timeout_check.h"
 
 // Groups whose members change while they exist (torch 2.14 and later).
 
@@ -34,7 +35,7 @@ std::vector<std::string> by_rank(const ::c10d::ReconfigureOptions& options) {
 
 CustomBackend::WorkPtr CustomBackend::reconfigure(const ::c10d::ReconfigureOptions& options) {
   const std::chrono::milliseconds limit = options.timeout.value_or(options_->timeout);
-  TORCH_CHECK_VALUE(limit.count() > 0, "customccl: a timeout must be positive, not ", limit.count(), " ms");
+  check_timeout(limit);
   GroupSpec spec;
   // With the uuid, so that messages tell the memberships apart, and so do the keys that shrink() makes of it.
   spec.name = options_->group_name + ", uuid " + std::to_string(options.uuid);

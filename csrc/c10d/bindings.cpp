@@ -13,6 +13,7 @@
 #include "c10d/python_lock.h"
 #include "c10d/shim_stamp.h"
 #include "c10d/standalone_group.h"
+#include "c10d/timeout_check.h"
 #include "core/callbacks.h"
 #include "platform/build_stamp.h"
 
@@ -38,7 +39,7 @@ c10::intrusive_ptr<::c10d::Backend> create_backend(GroupKeys& keys, int rank, in
                     " ranks makes no sense");
   TORCH_CHECK_VALUE(global_ranks.size() == static_cast<std::size_t>(size), "customccl: ", global_ranks.size(),
                     " global ranks were given for a group of ", size);
-  TORCH_CHECK_VALUE(timeout.count() > 0, "customccl: a timeout must be positive, not ", timeout.count(), " ms");
+  check_timeout(timeout);
   const GroupSpec spec{name, rank, size, global_ranks, to_limit(timeout)};
   return options && options->deferred() ? CustomBackend::create_unconnected(keys.part(), spec, options)
                                         : CustomBackend::create(keys, spec, options, std::move(given_up));
