@@ -25,6 +25,9 @@ WORKERS ?= 2
 python := $(if $(PYTHON),$(shell command -v "$(PYTHON)"),$(CURDIR)/.venv/bin/python)
 ctest = $(shell "$(python)" scripts/tool_path.py ctest)
 
+# Containers often set it: each of some hundred programs would compile torch's sources anew (4 s instead of 1.5).
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: conformance matrix bench bench-quick bench-big wheel check-torch-versions demo test set-up build lint format test-cpp sanitize sanitize-build test-python test-upstream test-wheel test-long clean
 .NOTPARALLEL:
 
