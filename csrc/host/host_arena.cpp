@@ -154,7 +154,7 @@ Status HostArena::withdraw(const std::byte* data, std::size_t bytes, Unwritable 
   const std::size_t offset = offset_of(data);
   bytes = RangeAllocator::rounded(bytes);
   const std::lock_guard lock(mutex_);
-  Withdrawn& part = withdrawn_.emplace_back(offset, bytes, std::move(unwritable));
+  Withdrawn& part = withdrawn_.emplace_back(Withdrawn{offset, bytes, std::move(unwritable)});
   Status status(Code::kSystem, "no memory");
   attempt([&] { status = make_private(base_ + offset, bytes); });
   part.is_private = status.ok();

@@ -26,29 +26,46 @@ constexpr bool has_half_blocks(InstructionSet set) { return set != InstructionSe
 void load_half_block(float* wide, const std::byte* memory, std::size_t n);
 void store_half_block(std::byte* memory, const float* wide, std::size_t n);
 
-[[gnu::target("avx2,f16c"), gnu::always_inline]] inline __m256 widened(const std::byte* memory) {
+constexpr int kNearestEven = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+
+#if defined(__clang__)
+// Clang lets no function without AVX take or return vectors of eight, not even where it is inlined: operations.h gets four.
+using Floats = __m128;
+[[gnu::target("avx2,f16c"), gnu::always_inline]] inline Floats widened(const std::byte* memory) {
+  return _mm_cvtph_ps(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(memory)));
+}
+
+[[gnu::target("avx2,f16c"), gnu::always_inline]] inline void narrow(std::byte* memory, Floats value) {
+  const Floats nan = _mm_castsi128_ps(_mm_set1_epi32(kFloatNan));
+  const Floats kept = _mm_blendv_ps(value, nan, _mm_cmp_ps(value, value, _CMP_UNORD_Q));
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(memory), _mm_cvtps_ph(kept, kNearestEven));
+}
+#else
+using Floats = __m256;
+[[gnu::target("avx2,f16c"), gnu::always_inline]] inline Floats widened(const std::byte* memory) {
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(memory)));
 }
 
-[[gnu::target("avx2,f16c"), gnu::always_inline]] inline void narrow(std::byte* memory, __m256 value) {
-  constexpr int kNearestEven = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
-  const __m256 nan = _mm256_castsi256_ps(_mm256_set1_epi32(kFloatNan));
-  const __m256 kept = _mm256_blendv_ps(value, nan, _mm256_cmp_ps(value, value, _CMP_UNORD_Q));
+[[gnu::target("avx2,f16c"), gnu::always_inline]] inline void narrow(std::byte* memory, Floats value) {
+  const Floats nan = _mm256_castsi256_ps(_mm256_set1_epi32(kFloatNan));
+  const Floats kept = _mm256_blendv_ps(value, nan, _mm256_cmp_ps(value, value, _CMP_UNORD_Q));
   _mm_storeu_si128(reinterpret_cast<__m128i*>(memory), _mm256_cvtps_ph(kept, kNearestEven));
 }
+#endif
+
+inline constexpr std::size_t kFloats = sizeof(Floats) / sizeof(float);
 
 // Elements [begin, count) of `n` sources, 32 at a time; returns the first left over.
 template <class Operation>
 [[gnu::target("avx2,f16c")]]
 std::size_t reduce_half_blocks(std::byte* dst, const std::byte* const* sources, std::size_t n, std::size_t begin,
                                std::size_t count) {
-  constexpr std::size_t kBlocks = 4;
-  constexpr std::size_t kBlockBytes = 2 * kHalfBlock;
+  constexpr std::size_t kAtATime = 32, kBlocks = kAtATime / kFloats, kBlockBytes = 2 * kFloats;
   const std::byte* const first = sources[0];
   const std::byte* const second = sources[1];
   std::size_t i = begin;
-  for (; i + kBlocks * kHalfBlock <= count; i += kBlocks * kHalfBlock) {
-    __m256 wide[kBlocks];
+  for (; i + kAtATime <= count; i += kAtATime) {
+    Floats wide[kBlocks];
     for (std::size_t k = 0; k < kBlocks; ++k) {
       const std::size_t offset = 2 * i + k * kBlockBytes;
       wide[k] = Operation::combine(widened(first + offset), widened(second + offset));

@@ -58,7 +58,7 @@ struct Min : Operation {
   template <class T>
   [[gnu::always_inline]] static T combine(T a, T b) {
     if constexpr (std::is_integral_v<T>) return b < a ? b : a;
-    return (b < a) | (b != b) ? b : a;
+    return ((b < a) | (b != b)) ? b : a;
   }
 };
 
@@ -66,7 +66,7 @@ struct Max : Operation {
   template <class T>
   [[gnu::always_inline]] static T combine(T a, T b) {
     if constexpr (std::is_integral_v<T>) return b > a ? b : a;
-    return (b > a) | (b != b) ? b : a;
+    return ((b > a) | (b != b)) ? b : a;
   }
 };
 

@@ -165,11 +165,12 @@ constexpr std::array kOtherModes{kernels::kFlushing, kernels::kRounding, kernels
 
 // Also of the factor and the scaled elements of PREMUL_SUM.
 TEST_P(SpecialValues, DoNotDependOnHowTheThreadComputes) {
-  const auto [dtype, op] = GetParam();
+  const DType dtype = GetParam().dtype;
+  const ReduceOp op = GetParam().op;
   const std::size_t size = size_of(dtype);
   const Elements values = peculiar(dtype);
   const std::size_t n = values.size() / size;
-  const auto carry_out = [dtype = dtype, op = op, size, n, &values](InstructionSet set) {
+  const auto carry_out = [dtype, op, size, n, &values](InstructionSet set) {
     const kernels::ReduceTable& table = kernels::reduce_table(set);
     Elements shifted = values, result(values.size());
     if (op == ReduceOp::kPremulSum) kernels::scale(table, shifted.data(), values.data(), n, dtype, {1.0 / 3, 1e-320});

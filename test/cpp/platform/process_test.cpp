@@ -56,7 +56,7 @@ TEST(Process, KnowsWhetherAMomentLiesBeforeItsStart) {
 // Of a static variable it would wait for the end of a thread that it does not have.
 TEST(Process, AForkedChildMakesItselfWhatAThreadOfItsParentIsMaking) {
   static std::atomic<bool> making{false}, forked{false};
-  constexpr auto kMake = [] {
+  static constexpr auto kMake = [] {
     making = true;
     while (!forked) std::this_thread::yield();
     return 7;
