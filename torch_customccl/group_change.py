@@ -32,6 +32,7 @@ from typing import Any
 
 import torch.distributed as dist
 
+from torch_customccl._interrupts import InterruptibleLock
 from torch_customccl._loader import shim
 from torch_customccl.backend import meet
 from torch_customccl.group_arguments import LONGEST, SHORTEST, check_not_forked, members_key
@@ -55,7 +56,7 @@ class Change:
         self._met = ""  # the digest of those whom _backend connects
         self._backend: Any = None
         self._error: BaseException | None = None
-        self._lock = threading.Lock()  # of what is below, _met, _backend and _error
+        self._lock = InterruptibleLock()  # of what is below, _met, _backend and _error
         self._dropped = self._taken = False
         self._given_up = shim().GivenUp()
         self._timeout, self._deadline, self._process = timeout, 0.0, os.getpid()
@@ -83,8 +84,7 @@ class Change:
             raise self._was_given_up()
 
     def take(self) -> Any:
-        """After wait(): the new backend, which is the caller's from now on, also of one that asks again; None for a
-        rank that leaves."""
+        """After wait(): the new backend, the caller's from now on, also of one that asks again; None for who leaves."""
         while True:
             with self._lock:
                 self._taken = self._taken or (not self._dropped and (self.leaves or self._backend is not None))

@@ -1,4 +1,4 @@
-"""Ctrl-C anywhere in commit() or close(): called again, it ends what it began."""
+"""Ctrl-C anywhere in commit() or close(): called again, it ends what it began. No lock stays taken."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import torch.distributed as dist
 from shared import LIMIT, total
 
 from torch_customccl import create_group
+from torch_customccl._interrupts import InterruptibleLock
 
-FILES = ("torch_customccl/group.py", "torch_customccl/group_change.py")
+FILES = ("torch_customccl/group.py", "torch_customccl/group_change.py", "torch_customccl/_interrupts.py")
 
 
 class Interrupt:
@@ -74,3 +75,19 @@ def test_a_group_that_ends_may_be_ended_again_wherever_that_was_interrupted(end)
         with pytest.raises(dist.DistBackendError):
             backend.allreduce([torch.ones(1)]).wait()
     assert number > 5  # else nothing was interrupted
+
+
+def test_a_lock_is_free_wherever_taking_it_was_interrupted():
+    interrupted = True
+    number = 0
+    while interrupted:
+        number += 1
+        lock = InterruptibleLock()
+        try:
+            with Interrupt(number) as interrupt, lock:
+                assert lock._is_owned()
+            interrupted = interrupt.left <= 0
+        except KeyboardInterrupt:
+            pass
+        assert not lock._is_owned(), number
+    assert number > 2  # before it was taken, and behind that

@@ -26,6 +26,7 @@ from typing import Any
 
 import torch.distributed as dist
 
+from torch_customccl._interrupts import InterruptibleLock
 from torch_customccl.group_store import serve_store
 from torch_customccl.launch.board import Board
 from torch_customccl.launch.door import PATIENCE_S, Door, ForeignError, RefusedError, knock
@@ -69,7 +70,7 @@ class Meeting:
 
 
 _meetings: dict[tuple[int, LaunchInfo], Meeting] = {}
-_lock = threading.Lock()
+_lock = InterruptibleLock()
 
 
 def meet(info: LaunchInfo, timeout: timedelta) -> Meeting:
