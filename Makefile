@@ -13,7 +13,7 @@
 # make bench-quick   the same in about 2 minutes, fewer operations and sizes
 # make bench-big     2, 4, 8 and 16 ranks with a core each, under 9 minutes; needs no network and no set-up but torch
 #
-# Also: wheel, check-torch-versions, build, lint, format, test-cpp, sanitize, sanitize-build, test-python, test-long, test-upstream, test-wheel, clean.
+# Also: wheel, check-torch-versions, build, lint, format, test-cpp, sanitize, test-python, test-long, test-upstream, test-wheel, clean.
 
 TORCH ?= 2.13.0
 PYTHON ?=
@@ -28,7 +28,7 @@ ctest = $(shell "$(python)" scripts/tool_path.py ctest)
 # Containers often set it: each of some hundred programs would compile torch's sources anew (4 s instead of 1.5).
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: conformance matrix bench bench-quick bench-big wheel check-torch-versions demo test set-up build lint format test-cpp sanitize sanitize-build test-python test-upstream test-wheel test-long clean
+.PHONY: conformance matrix bench bench-quick bench-big wheel check-torch-versions demo test set-up build lint format test-cpp sanitize sanitize-address sanitize-thread test-python test-upstream test-wheel test-long clean
 .NOTPARALLEL:
 
 demo: build
@@ -54,9 +54,13 @@ test-cpp: build
 
 # Thread sanitizer sees ranks that are threads; tests whose names contain Process or Fork start processes and are left out there,
 # and so are collectives of 6 and 7 ranks.
-sanitize sanitize-build: set-up
-	@bash scripts/sanitize.sh "$(python)" address,undefined $(JOBS) $(filter %-build,$@)
-	@bash scripts/sanitize.sh "$(python)" thread $(JOBS) $(filter %-build,$@)
+sanitize: sanitize-address sanitize-thread
+
+sanitize-address: set-up
+	@bash scripts/sanitize.sh "$(python)" address,undefined $(JOBS)
+
+sanitize-thread: set-up
+	@bash scripts/sanitize.sh "$(python)" thread $(JOBS)
 
 test-python: build
 	"$(python)" -m pytest test --numprocesses $(WORKERS) --dist loadfile

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # sanitize.sh PYTHON SANITIZERS JOBS: build the torch-free part and test/cpp under SANITIZERS and run the tests.
-# A fourth argument, sanitize-build: build them only.
+# A fourth argument, build-only: run none.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cmake=$("$1" scripts/tool_path.py cmake)
@@ -9,7 +9,7 @@ folder=build/sanitize-${2//,/-}  # a comma would split linker options
 
 "$cmake" -S . -B "$folder" -G Ninja -DCMAKE_MAKE_PROGRAM="$ninja" -DSANITIZE="$2" --log-level=WARNING
 "$cmake" --build "$folder" --parallel "$3"
-[ "${4:-}" != sanitize-build ] || exit 0
+[ "${4:-}" != build-only ] || exit 0
 # The newest kernels place the heap where the thread sanitizer wants its shadow: without random addresses it never happens.
 run=()
 leave_out=()
