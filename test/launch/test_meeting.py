@@ -56,6 +56,40 @@ def test_a_stranger_at_the_port_is_recognised(kind):
         Coordinator(info(1, 2, fresh_launch(), master_port=port), timeout=LIMIT)
 
 
+class OutdatedBoard:
+    """A launcher's board that first tells where rank 0 was in an attempt that failed."""
+
+    def __init__(self, port):
+        self._places, self._is_new = [f"{port}@127.0.0.1"], threading.Event()
+
+    def publish(self, name, value, limit_s):
+        self._places.append(value)
+
+    def lookup(self, name, limit_s):
+        if not self._is_new.is_set():
+            self._is_new.set()
+            return self._places[0]
+        return self._places[-1]
+
+    def wait_until_looked_at(self):
+        assert self._is_new.wait(60)
+
+
+def test_who_finds_a_rank_0_that_gave_up_looks_again(monkeypatch):
+    """Its door hangs up on who stands before it."""
+    launch = fresh_launch()
+    with stranger(STRANGERS["hangs up"][0]) as port:
+        board = OutdatedBoard(port)
+        monkeypatch.setattr(meeting_module, "_launchers_board", lambda info: board)
+
+        def rank(number):
+            if number == 0:
+                board.wait_until_looked_at()
+            Coordinator(info(number, 2, launch), timeout=LIMIT).barrier()
+
+        assert in_ranks(2, rank) == [None, None]
+
+
 def test_a_deaf_stranger_is_recognised(monkeypatch):
     monkeypatch.setattr(door, "PATIENCE_S", 0.2)
     with stranger(lambda line: None) as port, pytest.raises(ConnectionError, match=r"did not answer within 0\.2 s"):

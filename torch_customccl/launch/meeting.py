@@ -235,7 +235,7 @@ def _ports(info: LaunchInfo) -> list[int]:
 
 
 def _enter(info: LaunchInfo, places: list[_Place], board: Any, timeout: timedelta, deadline: float) -> Meeting:
-    """The other ranks: knock until rank 0 answers. With one place to look at, a stranger there is the end."""
+    """The other ranks: knock until rank 0 answers. A stranger at the one place is the end; a board may tell another."""
     nonce, began = secrets.token_hex(16), time.monotonic()
     met: dict[_Place, str] = {}  # what was found at places that are not rank 0's
     latest = ""  # why nobody was found
@@ -246,7 +246,7 @@ def _enter(info: LaunchInfo, places: list[_Place], board: Any, timeout: timedelt
             raise
         except ForeignError as error:
             met[place] = str(error)
-            if len(places) == 1:
+            if len(places) == 1 and board is None:
                 raise ForeignError(
                     f"rank {info.rank} of launch {info.launch_id!r} (restart {info.restart_count}) did not find its "
                     f"rank 0: {error}. Is the port another job's, or is the launch id not the same on all ranks?"

@@ -27,6 +27,7 @@ class Pmi:
     def __init__(self, fd: int) -> None:
         self._fd, self._pid, self._file = fd, os.getpid(), os.fstat(fd)
         self._rest = b""
+        self._unanswered = ""  # the question whose answer nobody has read yet: it comes before that of the next
         self._published: set[str] = set()
         self._ask("cmd=init pmi_version=1 pmi_subversion=1", "response_to_init", time.monotonic() + 60)
         self.job = "mpich-" + self._ask("cmd=get_my_kvsname", "my_kvsname", time.monotonic() + 60)["kvsname"]
@@ -38,12 +39,12 @@ class Pmi:
         RuntimeError if another process has the name.
         """
         deadline = time.monotonic() + limit_s
+        self._settle(deadline)  # it may tell what is published
         if name in self._published:
             self._ask(f"cmd=unpublish_name service={name}", "unpublish_result", deadline)
         answer = self._ask(f"cmd=publish_name service={name} port={value}", "publish_result", deadline)
         if answer.get("rc") != "0":
             raise RuntimeError(f"the launcher did not take {name}: {answer.get('msg')}")
-        self._published.add(name)
 
     def lookup(self, name: str, limit_s: float) -> str:
         """Wait until `name` is published. TimeoutError when it is not after `limit_s` seconds."""
@@ -56,11 +57,28 @@ class Pmi:
                 raise TimeoutError(f"rank 0 did not publish {name} within {limit_s:g} s: is it running?")
             time.sleep(_LOOK_S)  # PMI-1 has no way to be told
 
+    def _settle(self, deadline: float) -> None:
+        """Have read every answer that was asked for, also when the call that asked did not wait for it."""
+        if self._unanswered:
+            self._answer(deadline)
+
     def _ask(self, question: str, expected: str, deadline: float) -> dict[str, str]:
+        self._settle(deadline)
         try:
             if not os.path.samestat(os.fstat(self._fd), self._file):
                 raise OSError("PMI_FD is another file by now")
             os.write(self._fd, question.encode() + b"\n")
+        except OSError as error:
+            raise _no_longer_ours(error) from error
+        self._unanswered = question
+        answer = self._answer(deadline)
+        if answer.get("cmd") != expected:
+            raise ConnectionError(f"the process manager answered {question!r} with {answer!r}")
+        return answer
+
+    def _answer(self, deadline: float) -> dict[str, str]:
+        question = self._unanswered
+        try:
             while b"\n" not in self._rest:
                 if not select.select([self._fd], [], [], max(0.0, deadline - time.monotonic()))[0]:
                     raise TimeoutError(f"the process manager did not answer {question!r} in time")
@@ -71,13 +89,15 @@ class Pmi:
         except TimeoutError:
             raise
         except OSError as error:
-            raise ConnectionError(
-                f"cannot ask the process manager over PMI_FD ({error}). Make the Coordinator before MPI_Finalize"
-            ) from error
+            raise _no_longer_ours(error) from error
+        self._unanswered = ""
         line, _, self._rest = self._rest.partition(b"\n")
         answer = dict(re.findall(r"(\w+)=(\S*)", line.decode(errors="replace")))
-        if answer.get("cmd") != expected:
-            raise ConnectionError(f"the process manager answered {question!r} with {line.decode(errors='replace')!r}")
+        name = question.partition(" service=")[2].partition(" ")[0]
+        if answer.get("cmd") == "publish_result" and answer.get("rc") == "0":
+            self._published.add(name)
+        elif answer.get("cmd") == "unpublish_result":
+            self._published.discard(name)
         return answer
 
     def _leave(self) -> None:
@@ -87,6 +107,12 @@ class Pmi:
             self._ask("cmd=finalize", "finalize_ack", time.monotonic() + 5)
         except OSError:  # MPI has closed the socket, or Hydra is gone
             return
+
+
+def _no_longer_ours(error: OSError) -> ConnectionError:
+    return ConnectionError(
+        f"cannot ask the process manager over PMI_FD ({error}). Make the Coordinator before MPI_Finalize"
+    )
 
 
 def _mpi_will_say_it() -> bool:

@@ -17,7 +17,7 @@ def wait_for(what: Path) -> None:
 
 if LaunchInfo.detect().rank == 0:
     try:
-        Coordinator(timeout=timedelta(milliseconds=10))
+        Coordinator(timeout=timedelta(seconds=2))  # the process manager may take some of it to publish
     except TimeoutError as error:
         assert "rank 1 did not come" in str(error), error
     else:
