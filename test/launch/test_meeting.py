@@ -60,19 +60,19 @@ class OutdatedBoard:
     """A launcher's board that first tells where rank 0 was in an attempt that failed."""
 
     def __init__(self, port):
-        self._places, self._is_new = [f"{port}@127.0.0.1"], threading.Event()
+        self._places, self._was_seen = [f"{port}@127.0.0.1"], threading.Event()
 
     def publish(self, name, value, limit_s):
         self._places.append(value)
 
     def lookup(self, name, limit_s):
-        if not self._is_new.is_set():
-            self._is_new.set()
+        if not self._was_seen.is_set():
+            self._was_seen.set()
             return self._places[0]
         return self._places[-1]
 
     def wait_until_looked_at(self):
-        assert self._is_new.wait(60)
+        assert self._was_seen.wait(60)
 
 
 def test_who_finds_a_rank_0_that_gave_up_looks_again(monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import socket
 import threading
 from collections.abc import Iterator
@@ -82,3 +83,16 @@ def test_a_manager_that_hangs_up_is_an_error_that_says_so(manager: Manager) -> N
     manager._socket.close()
     with pytest.raises(ConnectionError, match="over PMI_FD"):
         manager.pmi.lookup("door", 10)
+
+
+def test_a_late_answer_is_not_looked_for_in_another_file_of_that_number(manager: Manager) -> None:
+    with pytest.raises(TimeoutError):
+        manager.pmi.lookup("door", 0)
+    anothers, its_peer = socket.socketpair()
+    with anothers, its_peer:
+        os.dup2(anothers.fileno(), manager.pmi._fd)
+        its_peer.sendall(b"not for us\n")
+        with pytest.raises(ConnectionError, match="PMI_FD is another file by now"):
+            manager.pmi.lookup("door", 10)
+        anothers.setblocking(False)
+        assert anothers.recv(100) == b"not for us\n"

@@ -15,6 +15,8 @@ import re
 import select
 import stat
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from torch_customccl.launch.loaded_libraries import loaded_libraries
 
@@ -59,46 +61,54 @@ class Pmi:
 
     def _settle(self, deadline: float) -> None:
         """Have read every answer that was asked for, also when the call that asked did not wait for it."""
-        if self._unanswered:
-            self._answer(deadline)
+        with self._ours():
+            if self._unanswered:
+                self._answer(deadline)
 
     def _ask(self, question: str, expected: str, deadline: float) -> dict[str, str]:
         self._settle(deadline)
+        with self._ours():
+            os.write(self._fd, question.encode() + b"\n")
+            self._unanswered = question
+            line = self._answer(deadline)
+        answer = _words(line)
+        if answer.get("cmd") != expected:
+            raise ConnectionError(f"the process manager answered {question!r} with {line!r}")
+        return answer
+
+    @contextmanager
+    def _ours(self) -> Iterator[None]:
+        """Around every use of the socket: the number may be another file's by now, and failures are said in one way."""
         try:
             if not os.path.samestat(os.fstat(self._fd), self._file):
                 raise OSError("PMI_FD is another file by now")
-            os.write(self._fd, question.encode() + b"\n")
-        except OSError as error:
-            raise _no_longer_ours(error) from error
-        self._unanswered = question
-        answer = self._answer(deadline)
-        if answer.get("cmd") != expected:
-            raise ConnectionError(f"the process manager answered {question!r} with {answer!r}")
-        return answer
-
-    def _answer(self, deadline: float) -> dict[str, str]:
-        question = self._unanswered
-        try:
-            while b"\n" not in self._rest:
-                if not select.select([self._fd], [], [], max(0.0, deadline - time.monotonic()))[0]:
-                    raise TimeoutError(f"the process manager did not answer {question!r} in time")
-                more = os.read(self._fd, 4096)
-                if not more:
-                    raise OSError("the process manager hung up")
-                self._rest += more
+            yield
         except TimeoutError:
             raise
         except OSError as error:
-            raise _no_longer_ours(error) from error
+            raise ConnectionError(
+                f"cannot ask the process manager over PMI_FD ({error}). Make the Coordinator before MPI_Finalize"
+            ) from error
+
+    def _answer(self, deadline: float) -> str:
+        """The line that answers `_unanswered`; what it says of the names of this process is kept."""
+        question = self._unanswered
+        while b"\n" not in self._rest:
+            if not select.select([self._fd], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                raise TimeoutError(f"the process manager did not answer {question!r} in time")
+            more = os.read(self._fd, 4096)
+            if not more:
+                raise OSError("the process manager hung up")
+            self._rest += more
         self._unanswered = ""
-        line, _, self._rest = self._rest.partition(b"\n")
-        answer = dict(re.findall(r"(\w+)=(\S*)", line.decode(errors="replace")))
-        name = question.partition(" service=")[2].partition(" ")[0]
+        first, _, self._rest = self._rest.partition(b"\n")
+        line = first.decode(errors="replace")
+        answer, name = _words(line), _words(question).get("service", "")
         if answer.get("cmd") == "publish_result" and answer.get("rc") == "0":
             self._published.add(name)
         elif answer.get("cmd") == "unpublish_result":
             self._published.discard(name)
-        return answer
+        return line
 
     def _leave(self) -> None:
         if os.getpid() != self._pid or _mpi_will_say_it():
@@ -109,10 +119,8 @@ class Pmi:
             return
 
 
-def _no_longer_ours(error: OSError) -> ConnectionError:
-    return ConnectionError(
-        f"cannot ask the process manager over PMI_FD ({error}). Make the Coordinator before MPI_Finalize"
-    )
+def _words(line: str) -> dict[str, str]:
+    return dict(re.findall(r"(\w+)=(\S*)", line))
 
 
 def _mpi_will_say_it() -> bool:
