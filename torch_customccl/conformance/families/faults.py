@@ -64,6 +64,7 @@ def generate() -> Iterator[Case]:
         yield fault_case(f"timeout_coalesced/{op}/ws2", "TO-01", "times_out", 2, **dims)
     for op in ("all_reduce", "send_recv"):
         yield fault_case(f"future/{op}/ws2", "WK-10", "future_fails", 2, op=op, words="future")
+    yield fault_case("timeout/send/ws2", "TO-01", "send_ends", 2, op="send", words="send_recv")
     yield fault_case("timeout/of_new_group/ws2", "TO-03", "times_out_in_group", 2)
     yield fault_case("late/all_reduce/ws2", "TO-02", "late_rank", 2)
     yield fault_case("late/barrier/ws3", "TO-02", "late_rank", 3, op="barrier")
@@ -136,6 +137,23 @@ def times_out(context: Context) -> None:
     first_use(context, context.op)
     if context.rank != context.size - 1:
         must_fail(context, context.op, "that a rank never calls")
+    context.meet("all have given up")
+
+
+@body
+def send_ends(context: Context) -> None:
+    """Nobody receives the 4 MiB that rank 0 sends: a backend may keep them for a receive to come, or raise in time."""
+    first_use(context, "recv")
+    if context.rank == 0:
+        value = torch.ones(1 << 20, device=context.device)
+        started = time.monotonic()
+        try:
+            dist.send(value, dst=1)
+            context.note(kept=True)
+        except Exception as error:
+            context.note(refused_with=f"{type(error).__name__}: {error}"[:300])
+        waited, limit = time.monotonic() - started, 2 * (context.op_timeout_s * 1.25 + 0.5)
+        context.expect(waited < limit, f"a send that nobody receives ended after {waited:.1f} s, limit {limit:.1f} s")
     context.meet("all have given up")
 
 

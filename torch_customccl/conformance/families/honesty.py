@@ -32,11 +32,16 @@ def _splitting(context: Context, backend: Any) -> None:
     arguments: dict[str, Any] = {"timeout": timedelta(seconds=context.op_timeout_s)}
     arguments |= {"opts": options} if options is not None else {}
     group: Any = dist.group.WORLD
-    child = group.split_group(list(range(context.size)), group_name="child", group_desc="child", **arguments)
-    context.expect(child.rank() == context.rank, f"rank {child.rank()} in a group of all", Verdict.WRONG_RESULT)
-    value = torch.ones(3, device=context.device)
+    parts = 1 if context.size == 2 else 2
+    part = context.rank % parts
+    ranks = list(range(part, context.size, parts))
+    child = group.split_group(ranks, group_name=f"child {part}", group_desc="child", **arguments)
+    place, wanted = (child.rank(), child.size()), (ranks.index(context.rank), len(ranks))
+    context.expect(place == wanted, f"(rank, size) {place} in a group of ranks {ranks}", Verdict.WRONG_RESULT)
+    value = torch.full((3,), context.rank + 1.0, device=context.device)
     child.allreduce([value], dist.AllreduceOptions()).wait()
-    context.expect(bool((value == context.size).all()), "wrong sum in a split group", Verdict.WRONG_RESULT)
+    total = sum(rank + 1.0 for rank in ranks)
+    context.expect(bool((value == total).all()), "wrong sum in a split group", Verdict.WRONG_RESULT)
 
 
 def _time_estimate(context: Context, backend: Any) -> None:
@@ -68,23 +73,24 @@ _TRIALS: dict[str, tuple[str, Callable[[Context, Any], None]]] = {
 @family
 def generate() -> Iterator[Case]:
     """Each capability: declared and there, or denied."""
-    for name in _TRIALS:
+    for name, sizes in {name: (2, 4) if name == "splitting" else (2,) for name in _TRIALS}.items():
         words = f"{name} {name.replace('_', '')} startCoalescing"
-        yield Case(
-            f"honesty/{name}/ws2",
-            "honesty",
-            "HO-01",
-            "declared",
-            2,
-            {
-                "op": "capability",
-                "kind": name,
-                "capability": name,
-                "words": words,
-            },
-            Tier.SMOKE if name == "coalescing" else Tier.STANDARD,
-            "fresh",
-        )
+        for size in sizes:
+            yield Case(
+                f"honesty/{name}/ws{size}",
+                "honesty",
+                "HO-01",
+                "declared",
+                size,
+                {
+                    "op": "capability",
+                    "kind": name,
+                    "capability": name,
+                    "words": words,
+                },
+                Tier.SMOKE if name == "coalescing" else Tier.STANDARD,
+                "fresh",
+            )
         yield Case(
             f"honesty/{name}/denied/ws2",
             "honesty",

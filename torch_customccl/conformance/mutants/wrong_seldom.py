@@ -129,6 +129,30 @@ class SplitsBackwards(ReferenceGroup):
         return ReferenceGroup(store, ranks[::-1].index(self.rank()), len(ranks), self._limit)
 
 
+class SplitsOffAll(SplitsBackwards):
+    """A group split off has all ranks, whichever were asked for."""
+
+    def split_group(self, ranks: list[int], *_: Any, **__: Any) -> ReferenceGroup:
+        return ReferenceGroup(dist.PrefixStore("child", self._store), self.rank(), self.size(), self._limit)
+
+
+class PatientSender(ReferenceGroup):
+    """Only sending more than 1 MiB has no time limit: it waits until that is received."""
+
+    def send(self, tensors: list[torch.Tensor], peer: int, tag: int = 0) -> ReferenceWork:
+        work = super().send(tensors, peer, tag)
+        if tensors[0].nbytes > 1 << 20:
+            work = ReferenceWork("send", 1e6, self._who())
+            self._mail.expect(peer, ("taken", tag), lambda *_: work.finish(tensors), work.fail)
+        return work
+
+    def recv(self, tensors: list[torch.Tensor], peer: int, tag: int = 0) -> ReferenceWork:
+        work = super().recv(tensors, peer, tag)
+        if tensors[0].nbytes > 1 << 20:
+            work.get_future().then(lambda _: self._mail.send(work.source_rank(), ("taken", tag), b""))
+        return work
+
+
 class DestroyWaitsForAll(ReferenceGroup):
     """destroy waits until every collective is over, whoever still has to call it."""
 
