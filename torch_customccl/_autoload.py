@@ -60,9 +60,16 @@ def _create_group(*args: Any, **kwargs: Any) -> Any:
 
 def _mend_torch() -> None:
     """What torch decides by the names of its own backends."""
-    from torch_customccl import _coalescing, _default_backend, _flight_recorder, _monitored_barrier, _pg_timeout
+    from torch_customccl import (
+        _backend_name,
+        _coalescing,
+        _default_backend,
+        _flight_recorder,
+        _monitored_barrier,
+        _pg_timeout,
+    )
 
-    for mended in (_default_backend, _monitored_barrier, _coalescing, _flight_recorder, _pg_timeout):
+    for mended in (_default_backend, _monitored_barrier, _coalescing, _flight_recorder, _pg_timeout, _backend_name):
         mended.install()
 
 

@@ -1,4 +1,4 @@
-"""Puts a function of ours around one of torch's, where torch decides something by the names of its own backends."""
+"""Puts a function of ours around one of torch's, where something is decided by the names of torch's own backends."""
 
 import functools
 from collections.abc import Callable
@@ -12,7 +12,7 @@ Function = Callable[..., Any]
 _MARK = "_customccl_is_around"
 
 
-def wrap(owner: ModuleType, name: str, around: Callable[[Function], Function]) -> None:
+def wrap(owner: ModuleType | type, name: str, around: Callable[[Function], Function]) -> None:
     """owner.name, if there is one, becomes around(owner.name), also as torch.distributed shows it; once."""
     torchs = getattr(owner, name, None)
     if torchs is None or hasattr(torchs, _MARK):

@@ -54,7 +54,7 @@ dist.init_process_group("customccl", init_method="file://" + sys.argv[2], rank=r
 store = dist.PrefixStore("own", dist.distributed_c10d._get_default_store())
 for group in (dist.group.WORLD, dist.new_group([0, 1]), torch_customccl.create_group(store, rank, 2, "own")):
     backend = group._get_backend(cpu)
-    assert backend.name() == "gloo"
+    assert backend.name() == "gloo" and group._get_backend_name() == "customccl"
     assert backend.options.global_ranks_in_group == [0, 1]
     assert backend.options.group_name in ("own", group.group_name), backend.options.group_name
     dist.monitored_barrier(group)
