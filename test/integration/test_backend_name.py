@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 import torch.distributed as dist
 from harness.settings import BACKEND
 
@@ -29,14 +28,3 @@ def test_the_backends_of_others_keep_the_name_that_torch_gives_them(ranks):
         assert theirs._get_backend_name() == dist.ProcessGroup._get_backend_name.__wrapped__(theirs) != BACKEND
 
     ranks(2, fresh=True).run(body)
-
-
-def test_compiled_code_asks_for_the_name_without_a_break(ranks):
-    def body(rank, size):
-        @torch.compile(backend="eager", fullgraph=True)
-        def communicates(tensor, group):
-            return tensor + (0 if group._get_backend_name() == "custom" else 1)
-
-        assert communicates(torch.zeros(1), dist.group.WORLD).item() == 1
-
-    ranks(2).run(body)

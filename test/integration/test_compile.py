@@ -87,13 +87,23 @@ def called_between_graphs(rank: int, size: int) -> None:
         torch.testing.assert_close(received, part(1 - rank) * 2 + 1)
 
 
+def asked_for_its_name(rank: int, size: int) -> None:
+    """Libraries decide by a group's _get_backend_name() within what they compile."""
+
+    def named(x: Tensor, group: dist.ProcessGroup) -> Tensor:
+        return x + len(group._get_backend_name())
+
+    compiled = torch.compile(named, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(part(rank), dist.group.WORLD), part(rank) + len(dist.get_backend()))
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(COMPILE_S + 60)
 def test_compiled_functions(ranks):
     """In one test, because starting the compiler takes much longer than what it compiles."""
 
     def body(rank, size):
-        for check in (one_graph, traced_calls, reduced_in_place, called_between_graphs):
+        for check in (one_graph, traced_calls, reduced_in_place, called_between_graphs, asked_for_its_name):
             check(rank, size)
             torch._dynamo.reset()
 

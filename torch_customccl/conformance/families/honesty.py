@@ -73,9 +73,9 @@ _TRIALS: dict[str, tuple[str, Callable[[Context, Any], None]]] = {
 @family
 def generate() -> Iterator[Case]:
     """Each capability: declared and there, or denied."""
-    for name, sizes in {name: (2, 4) if name == "splitting" else (2,) for name in _TRIALS}.items():
+    for name in _TRIALS:
         words = f"{name} {name.replace('_', '')} startCoalescing"
-        for size in sizes:
+        for size in (2, 4) if name == "splitting" else (2,):
             yield Case(
                 f"honesty/{name}/ws{size}",
                 "honesty",
