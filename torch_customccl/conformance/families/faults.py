@@ -125,9 +125,14 @@ def first_use(context: Context, op: str) -> None:
         waiting_call(context, op)()
 
 
+def _limit_s(context: Context) -> float:
+    """The group's timeout, and a quarter of it."""
+    return context.op_timeout_s * 1.25 + 0.5
+
+
 def must_fail(context: Context, op: str, why: str, group: Any = None, limit_s: float | None = None) -> None:
     """The call must raise within the timeout and a quarter of it."""
-    limit = limit_s if limit_s is not None else context.op_timeout_s * 1.25 + 0.5
+    limit = limit_s if limit_s is not None else _limit_s(context)
     context.refused(waiting_call(context, op, group), f"{op} {why}", limit_s=limit)
 
 
@@ -152,7 +157,7 @@ def send_ends(context: Context) -> None:
             context.note(kept=True)
         except Exception as error:
             context.note(refused_with=f"{type(error).__name__}: {error}"[:300])
-        waited, limit = time.monotonic() - started, 2 * (context.op_timeout_s * 1.25 + 0.5)
+        waited, limit = time.monotonic() - started, 2 * _limit_s(context)  # an error that comes later is red, too
         context.expect(waited < limit, f"a send that nobody receives ended after {waited:.1f} s, limit {limit:.1f} s")
     context.meet("all have given up")
 
