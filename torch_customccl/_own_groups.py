@@ -18,6 +18,15 @@ def is_ours(group: Any) -> bool:
     return bool(chosen._get_backend(_CPU).name() == NAME)
 
 
+def backend_of_world() -> Any:
+    """What serves the CPU tensors of the default group; None if nothing does."""
+    world: Any = c10d.GroupMember.WORLD
+    if world is None or _CPU not in world._device_types:
+        return None
+    backend = world._get_backend(_CPU)
+    return getattr(backend, "wrapped_pg", backend)  # TORCH_DISTRIBUTED_DEBUG=DETAIL
+
+
 def was_asked_for(group: Any) -> bool:
     """is_ours(), or it would be if its ranks could share memory: gloo serves it in our place (_fallback.py)."""
     chosen: Any = c10d._get_default_group() if group is None else group

@@ -12,6 +12,7 @@ import torch.distributed as dist
 from torch_customccl import _ddp_buckets
 from torch_customccl._fallback import over_gloo
 from torch_customccl._loader import shim
+from torch_customccl._own_groups import backend_of_world
 from torch_customccl.group_arguments import checked_store, checked_timeout
 from torch_customccl.group_store import poll
 
@@ -23,7 +24,7 @@ def create(group: Any, options: Any) -> Any:
     options: a torch_customccl.Options; None, or the options of another backend of the same group, mean the defaults.
     Raises RuntimeError if this installation has no shim for the torch that is running.
     """
-    ranks = group.global_ranks_in_group  # empty for the default group
+    ranks = list(group.global_ranks_in_group)  # empty for the default group
     if getattr(group, "enable_reconfigure", False):  # torch 2.14 and later
         options = _deferred(options)
     return make_backend(
@@ -34,6 +35,7 @@ def create(group: Any, options: Any) -> Any:
         name=group.group_id,
         global_ranks=ranks,
         options=options,
+        attendance=attendance_of(backend_of_world(), ranks) if ranks else None,
     )
 
 
@@ -46,14 +48,25 @@ def make_backend(
     name: str = "",
     global_ranks: Sequence[int] = (),
     options: Any = None,
+    attendance: Any = None,
 ) -> Any:
     """A backend for `size` ranks that meet in `store`; this process is `rank`. Needs no init_process_group.
 
     timeout: limit of the set-up and of every operation that names none.
     global_ranks: what error messages call ranks 0..size-1; by default just that.
+    attendance: as in meet().
     """
     checked_timeout(timeout, f"group {name!r}")
-    return meet(own_keys(store, rank), rank, size, timeout, name=name, global_ranks=global_ranks, options=options)
+    return meet(
+        own_keys(store, rank),
+        rank,
+        size,
+        timeout,
+        name=name,
+        global_ranks=global_ranks,
+        options=options,
+        attendance=attendance,
+    )
 
 
 def meet(
@@ -65,17 +78,17 @@ def meet(
     name: str,
     global_ranks: Sequence[int],
     options: Any = None,
-    given_up: Any = None,
+    attendance: Any = None,
 ) -> Any:
     """make_backend() where `keys`, the shim's GroupKeys, say: its `part` is where they met, afterwards.
 
-    given_up: the shim's GivenUp, by which others end it.
+    attendance: the shim's Attendance, by which it ends before its limit.
     """
     module = shim()
     ours = options if isinstance(options, module.Options) else None
     world = list(global_ranks) or list(range(size))
     try:
-        backend = module.create_backend(keys, rank, size, timeout, name, world, ours, given_up)
+        backend = module.create_backend(keys, rank, size, timeout, name, world, ours, attendance)
     except dist.DistNetworkError as error:  # raised on every rank of the group, or on none
         return over_gloo(keys.part, rank, timeout, name, world, str(error))
     _clean_up(keys.part, rank)
@@ -101,6 +114,15 @@ def create_group(
     group._set_default_backend(dist.ProcessGroup.BackendType.CUSTOM)
     group._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.CUSTOM, backend)
     return group
+
+
+def attendance_of(known: Any, members: Sequence[int]) -> Any:
+    """The shim's Attendance for a group whose rank r is rank members[r] of `known`, a backend; -1: none there.
+
+    Then a meeting ends at once when one of them has died or left `known`. Of other backends nothing is known.
+    """
+    module = shim()
+    return module.Attendance(known, members) if isinstance(known, module.CustomBackend) else module.Attendance()
 
 
 def own_keys(store: dist.Store, rank: int) -> Any:

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from torch_customccl import group_change, group_registry
-from torch_customccl.backend import latest_keys, meet, own_keys
+from torch_customccl import group_change, group_epochs, group_registry
+from torch_customccl.backend import attendance_of, latest_keys, meet, own_keys
 from torch_customccl.group_arguments import check_group, check_members, check_not_forked, integer, limited, listed
 from torch_customccl.group_change import Change
 from torch_customccl.group_store import NOT_ITS_OWNER, open_store
@@ -39,8 +39,7 @@ def create_group(
     "tcp://..." on the rank that serves it, a bound socket. `timeout`: of the set-up and of every operation that names
     none. `ranks`: what errors, and the `src` and `dst` of torch.distributed's functions, call the ranks 0..size-1.
 
-    Raises ValueError or TypeError for arguments that make no sense; torch.distributed.DistBackendError when a rank does
-    not come within the timeout.
+    Raises ValueError or TypeError for bad arguments; torch.distributed.DistBackendError when a rank comes too late.
     """
     world = check_group(rank, size, name, ranks)
     limit = limited(timeout, f"group {name!r}")
@@ -66,7 +65,7 @@ def join_group(
         raise ValueError(f"customccl: {me!r} is not among the members {names} of group {name!r}")
     opened = open_store(store_or_uri, NOT_ITS_OWNER, timeout=limit)
     keys = latest_keys(dist.PrefixStore(f"group/{name}", opened), limit, name)
-    epoch = group_change.latest(keys) + 1
+    epoch = group_epochs.latest(keys) + 1
     backend = group_change.joined(Change(keys, name, epoch, names, me, limit))
     return Group(keys, name, limit, backend, names, me, epoch=epoch)
 
@@ -156,7 +155,8 @@ class Group(Messages):
 
     def _part(self, members: Sequence[int], place: str, label: str) -> Group:
         store = dist.PrefixStore(f"sub/{self._era}/{'-'.join(map(str, members))}/{place}", self._own_store)
-        return _meet(store, members.index(self.rank()), label, self._timeout, [self._ranks[each] for each in members])
+        known, ranks = attendance_of(self._backend, members), [self._ranks[each] for each in members]
+        return _meet(store, members.index(self.rank()), label, self._timeout, ranks, known)
 
     def split(self, color: int | None, key: int = 0, name: str | None = None) -> Group | None:
         """Groups of the ranks that gave the same color, in the order of (key, rank); None for color None.
@@ -165,9 +165,8 @@ class Group(Messages):
         """
         check_group(0, 1, name or self.group_desc, None)
         own = [color is not None, 0 if color is None else integer(color, "color", 64), integer(key, "key", 64)]
-        mine = torch.tensor(own, dtype=torch.int64, device="cpu")
         colors = torch.empty(3 * self.size(), dtype=torch.int64, device="cpu")
-        self.all_gather_into_tensor(colors, mine)
+        self.all_gather_into_tensor(colors, torch.tensor(own, dtype=torch.int64, device="cpu"))
         if color is None:
             return None
         rows = colors.view(-1, 3).tolist()
@@ -188,9 +187,9 @@ class Group(Messages):
         """Begins to meet `members` (names, in the order of their new ranks) in the background; the group goes on.
 
         Every present member that stays calls it, and every new one join_group(), with the same list. A present member
-        that is not in the list may call it, or close(). `timeout`: for all to come, the group's by default. Only one
-        membership is prepared at a time: another call with the same list goes on with it, now with this `timeout`, and
-        one with another list, or after a failure, begins anew.
+        that is not in the list may call it, or close(). `timeout`: for all to come, the group's by default; the end of
+        a present member ends it at once. Only one membership is prepared at a time: another call with the same list
+        goes on with it, now with this `timeout`, and one with another list, or after a failure, begins anew.
         Raises RuntimeError on a rank that the group has gone on without.
         """
         self._check_open("prepare()")
@@ -201,10 +200,11 @@ class Group(Messages):
         if self._change is not None and self._change.goes_on(names, limit):
             return self._change
         if self._me in names:
-            group_change.check_not_stale(self._own_store, self._epoch, self._me, self.group_desc)
+            group_epochs.check_not_stale(self._own_store, self._epoch, self._me, self.group_desc)
         if self._change is not None:
             self._change.drop()
-        self._change = Change(self._own_store, self.group_desc, self._epoch + 1, names, self._me, limit)
+        known = attendance_of(self._backend, group_change.places(names, self._members))
+        self._change = Change(self._own_store, self.group_desc, self._epoch + 1, names, self._me, limit, known)
         return self._change
 
     def commit(self) -> None:
@@ -242,7 +242,7 @@ class Group(Messages):
         self._members, self._ranks = change.members, list(range(len(change.members)))
         self._epoch, self._era = change.epoch, str(change.epoch)
         group_registry.enter(self, self._ranks)
-        group_change.publish(self._own_store, self._epoch)
+        group_epochs.publish(self._own_store, self._epoch)
         if old is not backend:
             old.shutdown()
 
@@ -293,8 +293,8 @@ class Group(Messages):
         return f"<Group {self.group_desc!r}: rank {self.rank()} of {self.size()}{'' if self._open else ', closed'}>"
 
 
-def _meet(store: dist.Store, rank: int, name: str, timeout: timedelta, ranks: Sequence[int]) -> Group:
+def _meet(store: dist.Store, rank: int, name: str, limit: timedelta, ranks: Sequence[int], known: Any = None) -> Group:
     keys = own_keys(store, rank)
-    backend = meet(keys, rank, len(ranks), timeout, name=name, global_ranks=ranks)
+    backend = meet(keys, rank, len(ranks), limit, name=name, global_ranks=ranks, attendance=known)
     names = [str(member) for member in range(len(ranks))]
-    return Group(keys.part, name, timeout, backend, names, names[rank], ranks=ranks)
+    return Group(keys.part, name, limit, backend, names, names[rank], ranks=ranks)

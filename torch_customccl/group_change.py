@@ -39,14 +39,20 @@ from torch_customccl.group_arguments import LONGEST, SHORTEST, check_not_forked,
 from torch_customccl.group_store import poll
 
 _GONE = "gone"
-_EPOCH = "membership"  # the latest that anybody has committed
 
 
 class Change:
     """A membership that is being prepared. Thread rule: any thread."""
 
     def __init__(
-        self, store: dist.Store, group_name: str, epoch: int, members: Sequence[str], me: str, timeout: timedelta
+        self,
+        store: dist.Store,
+        group_name: str,
+        epoch: int,
+        members: Sequence[str],
+        me: str,
+        timeout: timedelta,
+        attendance: Any = None,
     ) -> None:
         self.epoch, self.members, self.me = epoch, list(members), me
         self._place = dist.PrefixStore(f"membership/{epoch}/{members_key(members)}", store)
@@ -58,7 +64,7 @@ class Change:
         self._error: BaseException | None = None
         self._lock = InterruptibleLock()  # of what is below, _met, _backend and _error
         self._dropped = self._taken = False
-        self._given_up = shim().GivenUp()
+        self._attendance = attendance or shim().Attendance()  # of present members it knows whether they live
         self._timeout, self._deadline, self._process = timeout, 0.0, os.getpid()
         if not self.leaves:
             self._place.set(f"here/{me}", self._nonce)
@@ -109,7 +115,7 @@ class Change:
         try:
             self._withdraw()
         finally:  # a Ctrl-C meanwhile leaves neither a meeting nor a backend behind
-            self._given_up.give_up()
+            self._attendance.give_up()
             if backend is not None:
                 backend.shutdown()
 
@@ -201,6 +207,8 @@ class Change:
         what = f"customccl: membership {self.epoch} of group {self._group_name!r} was not made"
         if not mine:
             return dist.DistBackendError(f"{what}: another process has come as {self.me!r} meanwhile")
+        if dead := [self.members[rank] for rank in self._attendance.died()]:
+            return dist.DistBackendError(f"{what}: {', '.join(dead)} has died. Prepare another membership, without it")
         if time.monotonic() <= self._deadline:
             return None
         return dist.DistBackendError(
@@ -216,8 +224,8 @@ class Change:
     def _meet_at(self, digest: str, limit: timedelta) -> Any:
         place = shim().GroupKeys(dist.PrefixStore(f"meet/{digest}", self._place))
         rank, size = self.members.index(self.me), len(self.members)
-        given_up = None if limit is SHORTEST else self._given_up
-        return meet(place, rank, size, limit, name=self._group_name, global_ranks=range(size), given_up=given_up)
+        attendance = None if limit is SHORTEST else self._attendance
+        return meet(place, rank, size, limit, name=self._group_name, global_ranks=range(size), attendance=attendance)
 
     def _nonces(self) -> list[str]:
         """Of the members' latest attempts, or what is there instead of one."""
@@ -257,6 +265,11 @@ def _end_all() -> None:
         change.ended(timedelta(seconds=1))
 
 
+def places(members: Sequence[str], present: Sequence[str]) -> list[int]:
+    """Of each of `members` its rank among the present ones, -1 if it is new."""
+    return [present.index(name) if name in present else -1 for name in members]
+
+
 def joined(change: Change) -> Any:
     """The backend of a member that is in no group yet."""
     try:
@@ -276,25 +289,3 @@ def drain(backend: Any, limit: timedelta, group_name: str) -> None:
 
 def _digest(nonces: list[str]) -> str:
     return hashlib.sha256("/".join(nonces).encode()).hexdigest()
-
-
-def latest(store: dist.Store) -> int:
-    """The latest membership that a rank has committed; 1 if none has."""
-    return int(store.get(_EPOCH)) if store.check([_EPOCH]) else 1
-
-
-def publish(store: dist.Store, epoch: int) -> None:
-    """Tells that `epoch` is committed. A rank that is slow takes nothing back that others have told meanwhile."""
-    told = ""  # as if nobody had told any; where that is wrong, compare_set() gives what is there
-    while int(told or 0) < epoch:
-        told = store.compare_set(_EPOCH, told, str(epoch)).decode()
-
-
-def check_not_stale(store: dist.Store, epoch: int, me: str, group_name: str) -> None:
-    """RuntimeError for a rank that the others have left behind."""
-    now = latest(store)
-    if now > epoch:
-        raise RuntimeError(
-            f"customccl: {me!r} is of membership {epoch} of group {group_name!r}, which is at {now} without it. Close "
-            "this group and join_group() under a new name"
-        )

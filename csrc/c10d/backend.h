@@ -35,10 +35,10 @@ class CustomBackend final : public ::c10d::Backend {
   using StorePtr = c10::intrusive_ptr<::c10d::Store>;
 
   // Meets the other ranks where `keys` say; done within spec.timeout or throws. Options of another backend mean the defaults.
-  // `given_up`: another thread's way to end that (store_bootstrap.h).
+  // `attendance`: what ends that before.
   static c10::intrusive_ptr<CustomBackend> create(GroupKeys& keys, const GroupSpec& spec,
                                                   const c10::intrusive_ptr<::c10d::Backend::Options>& options,
-                                                  std::shared_ptr<const GivenUp> given_up = nullptr);
+                                                  const Attendance& attendance);
   // Meets nobody: refuses every operation until reconfigure().
   static c10::intrusive_ptr<CustomBackend> create_unconnected(
       const StorePtr& store, const GroupSpec& spec, const c10::intrusive_ptr<::c10d::Backend::Options>& options);
@@ -197,7 +197,7 @@ class CustomBackend final : public ::c10d::Backend {
   bool watched() const { return watched_.load(std::memory_order_relaxed); }
 
   static c10::intrusive_ptr<CustomBackend> create_in(const StorePtr& store, const GroupSpec& spec,
-                                                     const OptionsPtr& options);
+                                                     const OptionsPtr& options, const Attendance& attendance);
   static c10::intrusive_ptr<CustomOptions> own_options(const GroupSpec& spec, const OptionsPtr& given);
   void adopt(std::shared_ptr<Communicator> group);
 

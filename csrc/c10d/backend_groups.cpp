@@ -20,17 +20,16 @@ c10::intrusive_ptr<CustomOptions> CustomBackend::own_options(const GroupSpec& sp
 }
 
 c10::intrusive_ptr<CustomBackend> CustomBackend::create(GroupKeys& keys, const GroupSpec& spec,
-                                                        const OptionsPtr& options,
-                                                        std::shared_ptr<const GivenUp> given_up) {
-  StoreBootstrap bootstrap(keys, spec.timeout, std::move(given_up));
+                                                        const OptionsPtr& options, const Attendance& attendance) {
+  StoreBootstrap bootstrap(keys, spec, attendance);
   std::shared_ptr<Communicator> group;
   Status status;
   do {
     status = Communicator::create(spec, bootstrap, group);
     if (status.code == Code::kUnreachable) {
-      if (Status heard = bootstrap.hear_of_all(spec); !heard.ok()) status = std::move(heard);
+      if (Status heard = bootstrap.hear_of_all(); !heard.ok()) status = std::move(heard);
     } else if (!status.ok()) {
-      bootstrap.follow_any(spec);
+      bootstrap.follow_any();
     }
   } while (!status.ok() && bootstrap.has_moved());
   check(status);
@@ -39,10 +38,10 @@ c10::intrusive_ptr<CustomBackend> CustomBackend::create(GroupKeys& keys, const G
 
 // A part of `store`, as a parent that serves two kinds of devices is split once for each, with one store.
 c10::intrusive_ptr<CustomBackend> CustomBackend::create_in(const StorePtr& store, const GroupSpec& spec,
-                                                           const OptionsPtr& options) {
+                                                           const OptionsPtr& options, const Attendance& attendance) {
   check_timeout(std::chrono::duration_cast<std::chrono::milliseconds>(spec.timeout));
   GroupKeys keys(store, spec.rank);
-  return create(keys, spec, options);
+  return create(keys, spec, options, attendance);
 }
 
 CustomBackend::BackendPtr CustomBackend::split(const StorePtr& store, const std::vector<int>& ranks,
@@ -60,7 +59,7 @@ CustomBackend::BackendPtr CustomBackend::split(const StorePtr& store, const std:
     if (ranks[i] == getRank()) spec.rank = static_cast<int>(i);
   }
   if (spec.rank < 0) return nullptr;
-  return create_in(store, spec, options);
+  return create_in(store, spec, options, Attendance(group_, ranks));
 }
 
 CustomBackend::BackendPtr CustomBackend::merge(const StorePtr& store, const OptionsPtr& options, const int& rank,
@@ -73,7 +72,7 @@ CustomBackend::BackendPtr CustomBackend::merge(const StorePtr& store, const Opti
   spec.name = options && !options->group_name.empty() ? options->group_name : group_->spec().name + "/merge";
   spec.timeout = options ? to_limit(options->timeout) : group_->spec().timeout;
   for (int member = 0; member < size; ++member) spec.global_ranks.push_back(member);
-  return create_in(store, spec, options);
+  return create_in(store, spec, options, Attendance());
 }
 
 CustomBackend::BackendPtr CustomBackend::shrink(const std::vector<std::int64_t>& ranks_to_exclude, int /*flags*/,

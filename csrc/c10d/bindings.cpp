@@ -34,15 +34,16 @@ c10::intrusive_ptr<::c10d::Backend> create_backend(GroupKeys& keys, int rank, in
                                                    std::chrono::milliseconds timeout, const std::string& name,
                                                    const std::vector<int>& global_ranks,
                                                    const c10::intrusive_ptr<CustomOptions>& options,
-                                                   std::shared_ptr<GivenUp> given_up) {
+                                                   const Attendance* attendance) {
   TORCH_CHECK_VALUE(size >= 1 && rank >= 0 && rank < size, "customccl: rank ", rank, " of ", size,
                     " ranks makes no sense");
   TORCH_CHECK_VALUE(global_ranks.size() == static_cast<std::size_t>(size), "customccl: ", global_ranks.size(),
                     " global ranks were given for a group of ", size);
   check_timeout(timeout);
   const GroupSpec spec{name, rank, size, global_ranks, to_limit(timeout)};
-  return options && options->deferred() ? CustomBackend::create_unconnected(keys.part(), spec, options)
-                                        : CustomBackend::create(keys, spec, options, std::move(given_up));
+  if (options && options->deferred()) return CustomBackend::create_unconnected(keys.part(), spec, options);
+  const Attendance of_nobody;
+  return CustomBackend::create(keys, spec, options, attendance != nullptr ? *attendance : of_nobody);
 }
 
 // Python says it as an ImportError, of which torch_customccl/_loader.py makes a sentence with the command that builds both anew.
@@ -57,11 +58,25 @@ c10::intrusive_ptr<CustomOptions> copy_options(const CustomOptions& options) {
   return c10::make_intrusive<CustomOptions>(options);
 }
 
+std::vector<int> ranks_that_died(const Attendance& attendance) {
+  std::vector<int> ranks;
+  for (const auto& [rank, why] : attendance.gone()) {
+    if (why == Code::kPeerDied) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
 void bind_meeting(py::module_& module) {
-  // Ends a create_backend() of another thread that waits for ranks which have not come.
-  py::class_<GivenUp, std::shared_ptr<GivenUp>>(module, "GivenUp")
-      .def(py::init([] { return std::make_shared<GivenUp>(false); }))
-      .def("give_up", [](GivenUp& given_up) { given_up = true; });
+  py::class_<Attendance>(module, "Attendance", "What ends the meeting of a group before its limit.")
+      .def(py::init())
+      .def(
+          py::init([](const CustomBackend& known, std::vector<int> members) {
+            return std::make_unique<Attendance>(known.group(), std::move(members));
+          }),
+          py::arg("known").none(false), py::arg("members"),
+          "As `known`, a group's backend, says. members[r]: what rank r of the group to be made is there; -1: nothing.")
+      .def("give_up", &Attendance::give_up, "Ends a create_backend() of another thread.")
+      .def("died", &ranks_that_died, "The ranks of the group to be made whose processes have ended.");
   using StorePtr = GroupKeys::StorePtr;
   py::class_<GroupKeys>(module, "GroupKeys", "The part of a store in which the ranks of a group meet.")
       .def(py::init<StorePtr, int>(), py::arg("store").none(false), py::arg("rank"),
@@ -70,7 +85,7 @@ void bind_meeting(py::module_& module) {
       .def_property_readonly("part", &GroupKeys::part);
   module.def("create_backend", &create_backend, py::arg("keys"), py::arg("rank"), py::arg("size"), py::arg("timeout"),
              py::arg("group_name"), py::arg("global_ranks"), py::arg("options") = nullptr,
-             py::arg("given_up") = nullptr, py::call_guard<py::gil_scoped_release>());
+             py::arg("attendance") = nullptr, py::call_guard<py::gil_scoped_release>());
 }
 
 bool drain(CustomBackend& backend, std::chrono::milliseconds limit) {

@@ -43,6 +43,19 @@ bool StoreBootstrap::read(const std::string& key, std::string& value) {
   return true;
 }
 
+// All must come, so one that cannot ends it for all, also for who still waits for another.
+Status StoreBootstrap::miss_gone(const std::string& key, const std::string& rank) {
+  for (const auto& [gone, why] : attendance_.gone()) {
+    const std::string its = key_of_rank(gone);
+    if (keys_.part()->check({key.substr(0, key.size() - rank.size()) + its})) continue;  // what it has put tells more
+    const int global = spec_.global_ranks[static_cast<std::size_t>(gone)];
+    const std::string who = its == rank ? "it" : "global rank " + std::to_string(global);
+    return {why, who + (why == Code::kPeerDied ? " has died" : " has left the group that this one is made out of"),
+            global};
+  }
+  return {};
+}
+
 // Looks now and then: who waits in a store keeps all others of the process from its connection, also those whom the awaited one waits for.
 Status StoreBootstrap::watch(const std::string& key, const std::string& rank, const std::string* seen,
                              const Deadline& deadline, std::string& value) {
@@ -58,7 +71,8 @@ Status StoreBootstrap::watch(const std::string& key, const std::string& rank, co
         return {Code::kAborted, "the ranks meet in another part of the store"};
       }
     }
-    if (given_up_ != nullptr && *given_up_) return {Code::kAborted, "this rank gave it up"};
+    if (attendance_.given_up()) return {Code::kAborted, "this rank gave it up"};
+    if (Status missing = miss_gone(key, rank); !missing.ok()) return missing;
     if (deadline.passed() || limit_.passed()) return {Code::kTimeout, kNothingCame};
     std::this_thread::sleep_for(pause);
     asked += pause;
@@ -91,11 +105,11 @@ Status StoreBootstrap::get_other(const std::string& key, const std::string& seen
 
 // What a rank found of others elsewhere may be of an earlier start: nobody can tell whether such a process lives. That all are here, and in
 // this part, each has to say itself: who is ahead says it in another part, and await() goes there.
-Status StoreBootstrap::hear_of_all(const GroupSpec& spec) {
+Status StoreBootstrap::hear_of_all() {
   const auto key_of = [](int member) { return "elsewhere/" + key_of_rank(member); };
-  if (Status status = put(key_of(spec.rank), ""); !status.ok()) return status;
-  for (int member = 0; member < spec.size; ++member) {
-    if (member == spec.rank) continue;
+  if (Status status = put(key_of(spec_.rank), ""); !status.ok()) return status;
+  for (int member = 0; member < spec_.size; ++member) {
+    if (member == spec_.rank) continue;
     std::string nothing;
     std::string later;
     Status status = await(key_of(member), key_of_rank(member), nullptr, limit_, nothing);
@@ -103,22 +117,22 @@ Status StoreBootstrap::hear_of_all(const GroupSpec& spec) {
       status = await(key_of(member), key_of_rank(member), &nothing, Deadline(Nanos(0)), later);
       if (status.ok() || status.code == Code::kTimeout) continue;
     }
-    const int global = spec.global_ranks[static_cast<std::size_t>(member)];
+    const int global = spec_.global_ranks[static_cast<std::size_t>(member)];
     return {status.code,
-            "customccl: the ranks of group \"" + spec.name + "\" cannot share memory, and global rank " +
+            "customccl: the ranks of group \"" + spec_.name + "\" cannot share memory, and global rank " +
                 std::to_string(global) + " did not come to agree on another backend: " + status.message(),
-            global};
+            status.culprit >= 0 ? status.culprit : global};
   }
   return {};
 }
 
 // Who reads of a failure asks whether that rank is ahead. Who has met all before one of them left reads nothing more: it sees their
 // marks, and asks here. Not who has said itself that it failed, as others have believed that by now.
-void StoreBootstrap::follow_any(const GroupSpec& spec) {
-  if (moved_ || said_failure_ || limit_.passed() || (given_up_ != nullptr && *given_up_)) return;
+void StoreBootstrap::follow_any() {
+  if (moved_ || said_failure_ || limit_.passed() || attendance_.given_up()) return;
   try {
-    for (int member = 0; member < spec.size && !moved_; ++member)
-      moved_ = member != spec.rank && keys_.follow(key_of_rank(member));
+    for (int member = 0; member < spec_.size && !moved_; ++member)
+      moved_ = member != spec_.rank && keys_.follow(key_of_rank(member));
   } catch (const std::exception&) {
     return;  // the failure that there is tells more than that of the store
   }

@@ -1,24 +1,21 @@
 #pragma once
 
-#include <atomic>
 #include <map>
-#include <memory>
 
+#include "c10d/attendance.h"
 #include "c10d/group_keys.h"
 #include "engines/group_spec.h"
 #include "host/bootstrap.h"
 
 namespace customccl::torch_shim {
 
-using GivenUp = std::atomic<bool>;
-
 // Meets the other ranks in a c10d Store (TCPStore, FileStore, HashStore, PrefixStore, or one written in Python). What a rank puts there
 // bears the moment when it did so.
 class StoreBootstrap final : public Bootstrap {
  public:
-  // `given_up`: told by another thread, ends what is awaited here; may be nullptr. `limit`: of all that is awaited here.
-  StoreBootstrap(GroupKeys& keys, Nanos limit, std::shared_ptr<const GivenUp> given_up)
-      : keys_(keys), limit_(limit), given_up_(std::move(given_up)) {}
+  // What is awaited here ends by spec.timeout, or before it as `attendance` says. `spec` and both outlive this.
+  StoreBootstrap(GroupKeys& keys, const GroupSpec& spec, const Attendance& attendance)
+      : keys_(keys), spec_(spec), attendance_(attendance), limit_(spec.timeout) {}
   Status put(const std::string& key, const std::string& value) override;
   Status get(const std::string& key, const Deadline& deadline, std::string& value) override;
   void replace(const std::string& key, const std::string& value) override;
@@ -27,9 +24,9 @@ class StoreBootstrap final : public Bootstrap {
                    std::string& value) override;
 
   // For ranks that cannot share memory with all others: says that this one is here, and waits until each of the others has said so.
-  Status hear_of_all(const GroupSpec& spec);
+  Status hear_of_all();
   // For a rank whose group failed after it had met all others: goes where one of them is ahead.
-  void follow_any(const GroupSpec& spec);
+  void follow_any();
 
   // Since it was asked last: was another rank found ahead, by follow_any() or a wait, which ended with kAborted? Then the ranks meet
   // where `keys` are now.
@@ -42,10 +39,13 @@ class StoreBootstrap final : public Bootstrap {
   Status watch(const std::string& key, const std::string& rank, const std::string* seen, const Deadline& deadline,
                std::string& value);
   bool read(const std::string& key, std::string& value);
+  // While a value of `key` is awaited, by the rank with the key `rank`: not ok when a rank that is gone has put none.
+  Status miss_gone(const std::string& key, const std::string& rank);
 
   GroupKeys& keys_;
+  const GroupSpec& spec_;
+  const Attendance& attendance_;
   Deadline limit_;
-  std::shared_ptr<const GivenUp> given_up_;
   std::map<std::string, std::string> moments_;  // key -> when what read() gave was put
   bool moved_ = false;
   bool said_failure_ = false;

@@ -261,6 +261,12 @@ Status Communicator::health() const {
   return failure_;
 }
 
+Code Communicator::gone(int member) const {
+  if (inherited()) return Code::kOk;
+  const std::lock_guard lock(failure_mutex_);
+  return engine_ != nullptr ? engine_->gone(member) : Code::kOk;
+}
+
 int Communicator::global_rank(int member) const { return spec_.global_ranks[static_cast<std::size_t>(member)]; }
 
 }  // namespace customccl

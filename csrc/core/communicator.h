@@ -82,6 +82,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   void set_timeout(Nanos timeout) { timeout_.store(timeout.count(), std::memory_order_relaxed); }
   // Ok while the group works, else why it does not.
   Status health() const;
+  // kPeerDied, or kPeerLeft of one that lives: `member` takes part in nothing any more. kOk also where this is not known.
+  Code gone(int member) const;
 
   // For the lanes. What is said: core/explanations.cpp.
   void fail(const Status& why);

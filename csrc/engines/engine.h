@@ -35,6 +35,8 @@ class Engine {
   virtual Status diagnose(const Operation& op) = 0;
   // Ranks of the group that `op` waits for, for messages.
   virtual std::vector<int> awaited(const Operation& op) const = 0;
+  // kPeerDied: the process of a rank of the group has ended; kPeerLeft: it lives, and has left the group. By any thread.
+  virtual Code gone(int /*member*/) const { return Code::kOk; }
 
   // Gives the memory of the staging back to the system, and makes it anew. Between the two no rank starts anything that uses it; before
   // the first, every rank has done what uses it, and before the next use, every rank has come to the second.

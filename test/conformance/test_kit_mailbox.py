@@ -36,7 +36,7 @@ def test_a_closed_mailbox_takes_nothing_from_the_next() -> None:
         for life in range(LIVES):
             came: SimpleQueue[bytes | Exception] = SimpleQueue()
             try:
-                mailbox = Mailbox(dist.PrefixStore(str(life), store), rank, 2)
+                mailbox = Mailbox(dist.PrefixStore(str(life), store), rank, 2, timedelta(seconds=PATIENCE_S))
                 mailbox.expect(1 - rank, "key", lambda _source, raw, came=came: came.put(raw), came.put)
                 mailbox.send(1 - rank, "key", b"from rank %d" % rank)
                 mail[rank].put((life, came.get(timeout=PATIENCE_S)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import time
 from datetime import timedelta
 
@@ -33,11 +32,6 @@ def total(made: Group) -> float:
     x = torch.tensor([float(made.rank() + 1)])
     made.all_reduce(x)
     return float(x.item())
-
-
-def share_no_memory() -> None:
-    """From now on this process shares memory with none: its groups are gloo's."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
 
 
 class SlowToFollow(dist.Store):

@@ -9,10 +9,10 @@ import time
 import pytest
 import torch
 import torch.distributed as dist
-from harness.rank import error_of, tell_parent
-from shared import LIMIT, SWAPPED, SlowToFollow, group, share_no_memory, store, total
+from harness.rank import error_of, share_no_memory, tell_parent
+from shared import LIMIT, SWAPPED, SlowToFollow, group, store, total
 
-from torch_customccl import create_group, group_change, join_group, serve_store
+from torch_customccl import create_group, group_change, group_epochs, join_group, serve_store
 from torch_customccl.group_arguments import members_key
 
 SHORT = LIMIT / 50
@@ -65,7 +65,7 @@ def test_the_same_list_again_goes_on_with_what_is_prepared(ranks):
             first = made.prepare(SWAPPED)
             made.barrier()
             first.wait()
-            while rank == 1 and group_change.latest(made.own_store) < 2:
+            while rank == 1 and group_epochs.latest(made.own_store) < 2:
                 pass
             assert made.prepare(SWAPPED) is first
             made.commit()
@@ -167,8 +167,8 @@ def test_a_slow_rank_takes_no_membership_back(kind, tmp_path):
     }[kind]()
     place = dist.PrefixStore("group", made)
     for epoch, latest in [(2, 2), (4, 4), (3, 4), (4, 4), (2, 4), (10, 10), (9, 10)]:
-        group_change.publish(place, epoch)
-        assert group_change.latest(place) == latest
+        group_epochs.publish(place, epoch)
+        assert group_epochs.latest(place) == latest
 
 
 def test_subgroups_of_members_that_have_come_and_of_those_that_stayed(ranks):

@@ -9,8 +9,9 @@ import threading
 import pytest
 import torch
 import torch.distributed as dist
+from harness.rank import share_no_memory
 from harness.settings import GROUP_TIMEOUT_S
-from shared import LIMIT, group, share_no_memory, total
+from shared import LIMIT, group, total
 
 from torch_customccl import create_group, serve_store
 from torch_customccl.group_change import Change

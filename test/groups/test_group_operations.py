@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
-from shared import group, share_no_memory
+from harness.rank import share_no_memory
+from shared import group
 from torch.distributed import _functional_collectives as functional
 from torch.distributed.device_mesh import DeviceMesh
 from torch.utils._python_dispatch import TorchDispatchMode

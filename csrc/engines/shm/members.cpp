@@ -70,6 +70,11 @@ Status Members::diagnose_anybody() const {
   return somebody ? Status{} : Status{Code::kPeerLeft, "every other rank destroyed the group"};
 }
 
+Code Members::gone(int member) const {
+  if (arenas_[static_cast<std::size_t>(member)]->dead()) return Code::kPeerDied;
+  return left(member) ? Code::kPeerLeft : Code::kOk;
+}
+
 bool Members::left(int member) const {
   const std::uint32_t state = blocks_[static_cast<std::size_t>(member)]->state.load(std::memory_order_acquire);
   return (state & ControlBlock::kClosed) != 0;

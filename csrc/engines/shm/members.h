@@ -114,6 +114,8 @@ class Members {
   Status diagnose(const std::vector<int>& awaited) const;
   // For who waits for any of them: has one died without a farewell, or have all left?
   Status diagnose_anybody() const;
+  // kPeerDied, or kPeerLeft of one that lives.
+  Code gone(int member) const;
   // "rank 5 (pid 8123)", by global rank.
   std::string describe(int member) const;
   int global_rank(int member) const { return spec_.global_ranks[static_cast<std::size_t>(member)]; }

@@ -27,6 +27,7 @@ class ShmEngine final : public Engine {
   bool shares_processor() const override { return members_->shares_processor(); }
   Status diagnose(const Operation& op) override { return members_->diagnose(awaited(op)); }
   std::vector<int> awaited(const Operation& op) const override;
+  Code gone(int member) const override { return members_->gone(member); }
   void withdraw_tensors(const Operation& op) noexcept override {
     if (op.algorithm != nullptr && op.algorithm->uses_staging) shown_.withdraw(*op.call);
   }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -87,6 +88,11 @@ def group_works(group: Any = None, case: str = "") -> None:
     dist.all_reduce(value, group=group)
     wanted = size * (size + 1) / 2
     assert value.tolist() == [wanted] * 3, f"{case}: the group does not work any more: {value.tolist()}"
+
+
+def share_no_memory() -> None:
+    """From now on this process shares memory with none: its groups are gloo's."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
 
 
 def init_group(rank: int, size: int, store: dist.Store, timeout_s: float) -> None:

@@ -73,6 +73,7 @@ def generate() -> Iterator[Case]:
             smoke = phase == "before" and size == 2
             tier = Tier.SMOKE if smoke else Tier.FULL if size > 4 else Tier.STANDARD
             yield fault_case(f"kill/{phase}/ws{size}", "FT-01", "killed_peer", size, tier, (1,), phase=phase)
+    yield fault_case("kill/before_group/ws3", "FT-01", "killed_before_group", 3, may_die=(1,), words="new_group")
     yield fault_case("stop/all_reduce/ws2", "FT-02", "stopped_peer", 2, may_die=(1,))
     yield fault_case("peer_exits/all_reduce/ws2", "FT-09", "exited_peer", 2, may_die=(1,))
     yield fault_case("after_failure/timeout/ws2", "FT-06", "recovers", 2, phase="timeout")
@@ -225,6 +226,20 @@ def killed_peer(context: Context) -> None:
             dist.all_reduce(value)
 
     context.refused(until_it_fails, "all_reduce with a killed rank", limit_s=1.5 * context.op_timeout_s + 1.0)
+
+
+@body
+def killed_before_group(context: Context) -> None:
+    """Rank 1 kills itself; the others make a group with it, and use it should the backend connect no sooner."""
+    first_use(context, "all_reduce")
+    context.meet("ready")
+    if context.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def make_and_use() -> None:
+        waiting_call(context, "all_reduce", context.fresh_group(timeout_s=context.op_timeout_s))()
+
+    context.refused(make_and_use, "a new group with a killed rank", limit_s=1.5 * context.op_timeout_s + 1.0)
 
 
 def _die(context: Context, phase: str) -> None:

@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Callable, Hashable
 from contextlib import suppress
+from datetime import timedelta
 from multiprocessing.connection import Client, Connection, Listener
 
 import torch.distributed as dist
@@ -34,7 +35,7 @@ class Mailbox:
     would else take the first bytes of whatever is opened next under the same number.
     """
 
-    def __init__(self, store: dist.Store, rank: int, size: int) -> None:
+    def __init__(self, store: dist.Store, rank: int, size: int, timeout: timedelta) -> None:
         self._rank = rank
         self._lock, self._closing = threading.Lock(), threading.Lock()
         self._posts: list[_Post] = []
@@ -42,7 +43,7 @@ class Mailbox:
         self._pipes: dict[int, Connection] = {}
         self._send_locks: dict[int, threading.Lock] = {peer: threading.Lock() for peer in range(size)}
         self._gone: set[int] = set()
-        self._connect(store, size)
+        self._connect(store, size, timeout)
         self._readers = {
             peer: threading.Thread(target=self._read, args=(peer, pipe), daemon=True)
             for peer, pipe in self._pipes.items()
@@ -50,10 +51,11 @@ class Mailbox:
         for reader in self._readers.values():
             reader.start()
 
-    def _connect(self, store: dist.Store, size: int) -> None:
+    def _connect(self, store: dist.Store, size: int, timeout: timedelta) -> None:
         address = f"\0reference-{secrets.token_hex(12)}"
         with Listener(address, "AF_UNIX", backlog=size) as listener:
             store.set(f"mailbox/{self._rank}", address)
+            store.wait([f"mailbox/{peer}" for peer in range(size)], timeout)
             for peer in range(self._rank):
                 self._pipes[peer] = Client(store.get(f"mailbox/{peer}").decode(), "AF_UNIX")
                 self._pipes[peer].send(self._rank)

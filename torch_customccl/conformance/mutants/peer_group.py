@@ -45,7 +45,7 @@ class PeerGroup(GroupBase):
     def __init__(self, store: dist.Store, rank: int, size: int, timeout: timedelta) -> None:
         super().__init__(rank, size)
         self._timeout_s = timeout.total_seconds()
-        self._mail = Mailbox(store, rank, size)
+        self._mail = Mailbox(store, rank, size, timeout)
         self._sequence = 0
         self._name, self._desc = "", ""
         self._issue_lock = threading.Lock()

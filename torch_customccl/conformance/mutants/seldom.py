@@ -13,6 +13,7 @@ from .wrong_seldom import (
     HastyBarrierOfThree,
     KeepsAMebibyte,
     KeepsGathered,
+    PatientMeeting,
     PatientSender,
     PatientWhenCoalesced,
     SplitsBackwards,
@@ -109,6 +110,14 @@ SELDOM: tuple[Mutant, ...] = (
         Verdict.WRONG_RESULT,
         ("honesty/splitting/ws4",),
         "a group split off has all ranks, whichever were asked for",
+    ),
+    Mutant(
+        "mutant_patient_meeting",
+        PatientMeeting,
+        Verdict.HANG,
+        ("fault/kill/before_group/ws3",),
+        "making a group has no time limit",
+        slow=True,
     ),
     Mutant(
         "mutant_patient_sender",

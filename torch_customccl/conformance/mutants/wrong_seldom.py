@@ -136,6 +136,14 @@ class SplitsOffAll(SplitsBackwards):
         return ReferenceGroup(dist.PrefixStore("child", self._store), self.rank(), self.size(), self._limit)
 
 
+class PatientMeeting(ReferenceGroup):
+    """Only making a group has no time limit."""
+
+    def __init__(self, store: dist.Store, rank: int, size: int, timeout: timedelta) -> None:
+        super().__init__(store, rank, size, timedelta(days=1))
+        self._timeout_s = timeout.total_seconds()
+
+
 class PatientSender(ReferenceGroup):
     """Only sending more than 1 MiB has no time limit: it waits until that is received."""
 
