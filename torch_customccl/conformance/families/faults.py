@@ -126,6 +126,12 @@ def first_use(context: Context, op: str) -> None:
         waiting_call(context, op)()
 
 
+def all_ready(context: Context) -> None:
+    """All have connected, and come here."""
+    first_use(context, "all_reduce")
+    context.meet("ready")
+
+
 def _limit_s(context: Context) -> float:
     """The group's timeout, and a quarter of it."""
     return context.op_timeout_s * 1.25 + 0.5
@@ -210,8 +216,7 @@ def late_rank(context: Context) -> None:
 def killed_peer(context: Context) -> None:
     """Rank 1 kills itself; the others' operations must raise, and say so in time."""
     phase = context.dims["phase"]
-    first_use(context, "all_reduce")
-    context.meet("ready")
+    all_ready(context)
     if context.rank == 1:
         _die(context, phase)
     if phase == "idle":
@@ -231,8 +236,7 @@ def killed_peer(context: Context) -> None:
 @body
 def killed_before_group(context: Context) -> None:
     """Rank 1 kills itself; the others make a group with it, and use it should the backend connect no sooner."""
-    first_use(context, "all_reduce")
-    context.meet("ready")
+    all_ready(context)
     if context.rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -255,8 +259,7 @@ def _die(context: Context, phase: str) -> None:
 @body
 def stopped_peer(context: Context) -> None:
     """Rank 1 stops itself (SIGSTOP)."""
-    first_use(context, "all_reduce")
-    context.meet("ready")
+    all_ready(context)
     if context.rank == 1:
         os.kill(os.getpid(), signal.SIGSTOP)
     must_fail(context, "all_reduce", "with a stopped rank")
@@ -265,8 +268,7 @@ def stopped_peer(context: Context) -> None:
 @body
 def exited_peer(context: Context) -> None:
     """Rank 1 leaves its process with code 0."""
-    first_use(context, "all_reduce")
-    context.meet("ready")
+    all_ready(context)
     if context.rank == 1:
         os._exit(0)
     must_fail(context, "all_reduce", "with a rank that has left")
@@ -275,8 +277,7 @@ def exited_peer(context: Context) -> None:
 @body
 def recovers(context: Context) -> None:
     """After a failure: destroy, make a new default group of those who are left, use it."""
-    first_use(context, "all_reduce")
-    context.meet("ready")
+    all_ready(context)
     killed = context.dims["phase"] == "kill"
     if killed and context.rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
