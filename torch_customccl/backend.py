@@ -125,6 +125,13 @@ def attendance_of(known: Any, members: Sequence[int]) -> Any:
     return module.Attendance(known, members) if isinstance(known, module.CustomBackend) else module.Attendance()
 
 
+def drain(backend: Any, limit: timedelta, group_name: str) -> None:
+    """Ends the operations that this rank has begun. gloo's end on threads of its own."""
+    ends = getattr(backend, "drain", None)
+    if ends is not None and not ends(limit):
+        raise dist.DistBackendError(f"customccl: operations of group {group_name!r} did not end within {limit}")
+
+
 def own_keys(store: dist.Store, rank: int) -> Any:
     """The shim's GroupKeys of the next group in `store`: a part of it that no earlier group used."""
     return shim().GroupKeys(checked_store(store), rank)  # of None it would be C++'s null pointer

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from torch_customccl import group_change, group_epochs, group_registry
-from torch_customccl.backend import attendance_of, latest_keys, meet, own_keys
+from torch_customccl import group_deaths, group_epochs, group_registry
+from torch_customccl.backend import attendance_of, drain, latest_keys, meet, own_keys
 from torch_customccl.group_arguments import check_group, check_members, check_not_forked, integer, limited, listed
-from torch_customccl.group_change import Change
+from torch_customccl.group_change import Change, joined
 from torch_customccl.group_store import NOT_ITS_OWNER, open_store
 from torch_customccl.messages import Messages
 
@@ -66,7 +66,7 @@ def join_group(
     opened = open_store(store_or_uri, NOT_ITS_OWNER, timeout=limit)
     keys = latest_keys(dist.PrefixStore(f"group/{name}", opened), limit, name)
     epoch = group_epochs.latest(keys) + 1
-    backend = group_change.joined(Change(keys, name, epoch, names, me, limit))
+    backend = joined(Change(keys, name, epoch, names, me, limit))
     return Group(keys, name, limit, backend, names, me, epoch=epoch)
 
 
@@ -203,7 +203,7 @@ class Group(Messages):
             group_epochs.check_not_stale(self._own_store, self._epoch, self._me, self.group_desc)
         if self._change is not None:
             self._change.drop()
-        known = attendance_of(self._backend, group_change.places(names, self._members))
+        known = attendance_of(self._backend, group_deaths.places(names, self._members))
         self._change = Change(self._own_store, self.group_desc, self._epoch + 1, names, self._me, limit, known)
         return self._change
 
@@ -223,7 +223,7 @@ class Group(Messages):
             raise RuntimeError(f"customccl: commit() of group {self.group_desc!r} without prepare()")
         try:
             change.wait()
-            group_change.drain(self._backend, self._timeout, self.group_desc)
+            drain(self._backend, self._timeout, self.group_desc)
             backend = change.take()
         except Exception:
             self._change = None

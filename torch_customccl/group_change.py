@@ -6,7 +6,8 @@ known by names, because a process that replaces another one gets its number.
 
 A member may give up and come again, and a new process of its name may come in its place, before all have met. So each
 attempt of a member has a nonce, and what it writes is never taken for another attempt's:
-  here/NAME     the nonce of NAME's latest attempt; "gone" once that has given up
+  here/NAME     the nonce of NAME's latest attempt; "gone" once that has given up, "dead" if none will come
+  of/NONCE      which process makes that attempt (group_deaths.py)
   sees/NONCE    a digest of all nonces, in the order of the members, as this attempt has read them last
 All meet at meet/DIGEST. A member goes there once every attempt in the digest sees that very digest: each has read all
 others, so nobody waits for what a dead attempt has left. Who has once said that it sees a digest goes there in any
@@ -36,6 +37,7 @@ from torch_customccl._interrupts import InterruptibleLock
 from torch_customccl._loader import shim
 from torch_customccl.backend import meet
 from torch_customccl.group_arguments import LONGEST, SHORTEST, check_not_forked, members_key
+from torch_customccl.group_deaths import DEAD, Deaths, forget_process, here, tell_process
 from torch_customccl.group_store import poll
 
 _GONE = "gone"
@@ -56,7 +58,7 @@ class Change:
     ) -> None:
         self.epoch, self.members, self.me = epoch, list(members), me
         self._place = dist.PrefixStore(f"membership/{epoch}/{members_key(members)}", store)
-        self._here = [f"here/{name}" for name in members]
+        self._here = [here(name) for name in members]
         self._group_name, self._nonce = group_name, uuid.uuid4().hex
         self._said = ""  # the digest that this attempt has said it sees, and has not gone to meet at
         self._met = ""  # the digest of those whom _backend connects
@@ -64,10 +66,12 @@ class Change:
         self._error: BaseException | None = None
         self._lock = InterruptibleLock()  # of what is below, _met, _backend and _error
         self._dropped = self._taken = False
-        self._attendance = attendance or shim().Attendance()  # of present members it knows whether they live
+        self._attendance = attendance or shim().Attendance()
+        self._deaths = Deaths(self._place, self.members, me, self._attendance)
         self._timeout, self._deadline, self._process = timeout, 0.0, os.getpid()
         if not self.leaves:
-            self._place.set(f"here/{me}", self._nonce)
+            tell_process(self._place, self._nonce)
+            self._place.set(here(me), self._nonce)
         _changes.add(self)
         self._begin()
 
@@ -94,8 +98,9 @@ class Change:
         while True:
             with self._lock:
                 self._taken = self._taken or (not self._dropped and (self.leaves or self._backend is not None))
-                if self._taken:
-                    return self._backend
+            if self._taken:
+                forget_process(self._place, self._nonce)
+                return self._backend
             self.wait()  # another thread has given it up, or found that all must meet again
 
     def ended(self, limit: timedelta) -> bool:
@@ -163,8 +168,11 @@ class Change:
             left = timedelta(seconds=self._deadline - time.monotonic())
             try:
                 backend = self._meet_at(digest, max(left, SHORTEST))
-            except Exception:
-                if digest == _digest(self._nonces()) or time.monotonic() > self._deadline:
+            except Exception as error:
+                nonces = self._nonces()
+                if death := self._death(nonces):
+                    raise death from error
+                if digest == _digest(nonces) or time.monotonic() > self._deadline:
                     raise
                 continue  # one has given up meanwhile, and may come again
             with self._lock:
@@ -178,8 +186,9 @@ class Change:
     def _agreed(self) -> bool | None:
         """Whether all see what this attempt sees. Looks once, and says what it sees."""
         nonces = self._nonces()
+        death = self._death(nonces)
         mine = nonces[self.members.index(self.me)] == self._nonce
-        digest = _digest(nonces) if mine and not {"", _GONE} & set(nonces) else ""
+        digest = _digest(nonces) if mine and not {"", _GONE, DEAD} & set(nonces) else ""
         if self._said and self._said != digest:
             self._appear()
         if digest and not self._said:
@@ -188,12 +197,12 @@ class Change:
         if digest:
             seen = self._read([f"sees/{nonce}" for nonce in nonces])
             missing = [name for name, its in zip(self.members, seen, strict=True) if its != digest]
-            if not missing:
+            if not missing and death is None:
                 return True
         else:
             missing = self._with("", nonces) or self._with(_GONE, nonces)  # may be gone for want of the others
         with self._lock:
-            self._error = self._refusal(mine, missing)
+            self._error = self._refusal(mine, missing, death)
         if self._error is None:
             return None
         self._withdraw()
@@ -201,19 +210,27 @@ class Change:
             self._appear()
         raise self._error
 
-    def _refusal(self, mine: bool, missing: list[str]) -> Exception | None:
+    def _refusal(self, mine: bool, missing: list[str], death: Exception | None) -> Exception | None:
         if self._dropped:
             return self._was_given_up()
-        what = f"customccl: membership {self.epoch} of group {self._group_name!r} was not made"
         if not mine:
-            return dist.DistBackendError(f"{what}: another process has come as {self.me!r} meanwhile")
-        if dead := [self.members[rank] for rank in self._attendance.died()]:
-            return dist.DistBackendError(f"{what}: {', '.join(dead)} has died. Prepare another membership, without it")
+            return self._not_made(f"another process has come as {self.me!r} meanwhile")
+        if death is not None:
+            return death
         if time.monotonic() <= self._deadline:
             return None
+        return self._not_made(
+            f"{', '.join(missing)} did not come within {self._timeout.total_seconds():g} s. The group goes on as it "
+            "was; prepare another membership"
+        )
+
+    def _death(self, nonces: list[str]) -> Exception | None:
+        dead = self._deaths.name(nonces)
+        return self._not_made(f"{dead} has died. Prepare another membership, without it") if dead else None
+
+    def _not_made(self, why: str) -> Exception:
         return dist.DistBackendError(
-            f"{what}: {', '.join(missing)} did not come within {self._timeout.total_seconds():g} s. The group goes on "
-            "as it was; prepare another membership"
+            f"customccl: membership {self.epoch} of group {self._group_name!r} was not made: {why}"
         )
 
     def _appear(self) -> None:
@@ -245,7 +262,8 @@ class Change:
 
     def _withdraw(self) -> None:
         with contextlib.suppress(RuntimeError):  # the store may be gone
-            self._place.compare_set(f"here/{self.me}", self._nonce, _GONE)
+            self._place.compare_set(here(self.me), self._nonce, _GONE)
+        forget_process(self._place, self._nonce)
 
     def _was_given_up(self) -> RuntimeError:
         return RuntimeError(f"customccl: membership {self.epoch} of group {self._group_name!r} was given up by drop()")
@@ -265,11 +283,6 @@ def _end_all() -> None:
         change.ended(timedelta(seconds=1))
 
 
-def places(members: Sequence[str], present: Sequence[str]) -> list[int]:
-    """Of each of `members` its rank among the present ones, -1 if it is new."""
-    return [present.index(name) if name in present else -1 for name in members]
-
-
 def joined(change: Change) -> Any:
     """The backend of a member that is in no group yet."""
     try:
@@ -278,13 +291,6 @@ def joined(change: Change) -> Any:
     except BaseException:
         change.drop()
         raise
-
-
-def drain(backend: Any, limit: timedelta, group_name: str) -> None:
-    """Ends the operations that this rank has begun. gloo's end on threads of its own."""
-    ends = getattr(backend, "drain", None)
-    if ends is not None and not ends(limit):
-        raise dist.DistBackendError(f"customccl: operations of group {group_name!r} did not end within {limit}")
 
 
 def _digest(nonces: list[str]) -> str:

@@ -75,6 +75,10 @@ void bind_meeting(py::module_& module) {
           }),
           py::arg("known").none(false), py::arg("members"),
           "As `known`, a group's backend, says. members[r]: what rank r of the group to be made is there; -1: nothing.")
+      .def("knows", &Attendance::knows, py::arg("rank"), "Whether a rank of the group to be made is in `known`.")
+      .def("watch", &Attendance::watch, py::arg("rank"), py::arg("address"), py::call_guard<py::gil_scoped_release>(),
+           "What process a rank is that is not in `known`, by its own_address(). False: ask again, as it is stopped.")
+      .def_static("own_address", &Attendance::own_address, py::call_guard<py::gil_scoped_release>())
       .def("give_up", &Attendance::give_up, "Ends a create_backend() of another thread.")
       .def("died", &ranks_that_died, "The ranks of the group to be made whose processes have ended.");
   using StorePtr = GroupKeys::StorePtr;
