@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 from datetime import timedelta
 
 import pytest
 import torch
 import torch.distributed as dist
-from harness.rank import error_of, hear_parent, share_no_memory, tell_parent
+from harness.rank import error_of, hear_parent, in_a_while, share_no_memory, tell_parent
 
 import torch_customccl
 from torch_customccl.group_arguments import members_key
@@ -51,16 +52,30 @@ def committed(made, members):
     made.commit()
 
 
-def test_a_new_member_that_dies_while_it_waits_is_named_once_and_another_may_take_its_place(ranks):
+def looks_at(change):
+    """How often it has looked for deaths from now on."""
+    looks = []
+    name = change._deaths.name
+    change._deaths.name = lambda attempts: (name(attempts), looks.append(attempts))[0]
+    return looks
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_new_member_that_dies_while_it_waits_is_named_once_and_another_may_take_its_place(ranks, stopped):
+    """A process that is stopped does not show its memory: whether it lives is asked again."""
     members = ["guest", "1", "0"]
 
     def body(rank, size, port):
         made = parent(rank, size, port)
-        if rank == 1:
-            hear_parent()  # rank 0 has been refused
+        if rank == 0:
+            made.own_store.wait([f"membership/2/{members_key(members)}/here/guest"], LONG)
+            tell_parent("sees the guest")
+        hear_parent()
         change = made.prepare(members)
-        made.own_store.wait([f"membership/2/{members_key(members)}/here/guest"], LONG)
-        tell_parent("prepares")
+        if rank == 0:
+            looks = looks_at(change)
+            assert in_a_while(lambda: len(looks) > 1)
+            tell_parent("waits for 1")
         refused = error_of(change.wait)
         assert refused.is_a("DistBackendError") and "guest has died" in refused.text, refused
         assert "of group 'parent' was not made" in refused.text, refused
@@ -75,13 +90,15 @@ def test_a_new_member_that_dies_while_it_waits_is_named_once_and_another_may_tak
     present.start(body, port)
     guest = ranks(1, fresh=True, init=False)
     guest.start(joins, port, members)
-    guest.wait_for(0, "begins")
-    present.wait_for(0, "prepares")
+    present.wait_for(0, "sees the guest")
+    if stopped:
+        guest.send_signal(0, signal.SIGSTOP)
+    present.tell(0, "go")
+    present.wait_for(0, "waits for 1")
     guest.kill(0)
     guest.end()
     present.wait_for(0, "prepares again", WITHIN)
     present.tell(1, "go")
-    present.wait_for(1, "prepares")
     present.wait_for(1, "prepares again", WITHIN)
     guest = ranks(1, fresh=True, init=False)
     guest.start(joins, port, members)
