@@ -99,7 +99,8 @@ class Change:
             with self._lock:
                 self._taken = self._taken or (not self._dropped and (self.leaves or self._backend is not None))
             if self._taken:
-                forget_process(self._place, self._nonce)
+                if not self.leaves:
+                    forget_process(self._place, self._nonce)
                 return self._backend
             self.wait()  # another thread has given it up, or found that all must meet again
 
@@ -261,6 +262,8 @@ class Change:
         return [name for name, nonce in zip(self.members, nonces, strict=True) if nonce == value]
 
     def _withdraw(self) -> None:
+        if self.leaves:
+            return  # it has said nothing
         with contextlib.suppress(RuntimeError):  # the store may be gone
             self._place.compare_set(here(self.me), self._nonce, _GONE)
         forget_process(self._place, self._nonce)
