@@ -46,14 +46,18 @@ class Deaths:
     def __init__(self, place: dist.Store, members: Sequence[str], me: str, attendance: Any) -> None:
         self._place, self._members, self._me, self._attendance = place, members, me, attendance
         self._watched: dict[int, str] = {}  # rank -> attempt
+        self.silent: list[str] = []  # whose processes have not answered yet
 
     def name(self, attempts: Sequence[str]) -> str:
         """The names of those that have died, for the caller to tell; "" if none has. `attempts`: what is here()."""
+        self.silent = []
         for rank, attempt in enumerate(attempts):
             if self._watched.get(rank, "") == attempt or self._attendance.knows(rank):
                 continue
             if self._attendance.watch(rank, self._process_of(attempt)):
                 self._watched[rank] = attempt
+            else:
+                self.silent.append(self._members[rank])
         dead = {*self._attendance.died(), *(rank for rank, attempt in enumerate(attempts) if attempt == DEAD)}
         for rank in dead:
             _named.add((self._me, attempts[rank]))

@@ -11,6 +11,7 @@ import torch.distributed as dist
 from harness.rank import error_of, hear_parent, in_a_while, share_no_memory, tell_parent
 
 import torch_customccl
+from torch_customccl import group_attempt
 from torch_customccl.group_arguments import members_key
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
@@ -55,8 +56,9 @@ def committed(made, members):
 def looks_at(change):
     """How often it has looked for deaths from now on."""
     looks = []
-    name = change._deaths.name
-    change._deaths.name = lambda attempts: (name(attempts), looks.append(attempts))[0]
+    deaths = change._attempt._deaths
+    name = deaths.name
+    deaths.name = lambda attempts: (name(attempts), looks.append(attempts))[0]
     return looks
 
 
@@ -158,3 +160,42 @@ def test_a_new_member_sees_that_a_present_one_died_that_had_come(ranks):
     for rank in (0, 1):
         present.tell(rank, "go")
     present.finish()
+
+
+def test_a_new_member_meets_nobody_before_it_would_see_them_die(ranks):
+    """A present member is stopped when all have agreed to meet, so it does not show its memory; then it is killed."""
+    members = ["0", "guest"]
+
+    def body(rank, size, port):
+        change = parent(rank, size, port).prepare(members)
+        assert in_a_while(lambda: change._attempt._said is not None)
+        tell_parent("has said that it sees the guest")
+        hear_parent()
+
+    def joins_late(rank, size, port):
+        agree = group_attempt.Attempt.agree
+
+        def held(attempt):
+            group_attempt.Attempt.agree = agree
+            tell_parent("is there")
+            hear_parent()
+            seen = agree(attempt)
+            tell_parent("has looked")
+            return seen
+
+        group_attempt.Attempt.agree = held
+        return joins(rank, size, port, members)
+
+    port = ranks.pool.store_port
+    present, guest = ranks(1, fresh=True, init=False), ranks(1, fresh=True, init=False)
+    present.start(body, port)
+    guest.start(joins_late, port)
+    present.wait_for(0, "has said that it sees the guest")
+    guest.wait_for(0, "begins")
+    guest.wait_for(0, "is there")
+    present.send_signal(0, signal.SIGSTOP)
+    guest.tell(0, "go")
+    guest.wait_for(0, "has looked")
+    present.kill(0)
+    guest.wait_for(0, "refused", WITHIN)
+    assert "0 has died" in guest.finish()[0].value

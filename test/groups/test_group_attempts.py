@@ -12,7 +12,7 @@ import torch.distributed as dist
 from harness.rank import error_of, share_no_memory, tell_parent
 from shared import LIMIT, SWAPPED, SlowToFollow, group, store, total
 
-from torch_customccl import create_group, group_change, group_epochs, join_group, serve_store
+from torch_customccl import create_group, group_attempt, group_epochs, join_group, serve_store
 from torch_customccl.group_arguments import members_key
 
 SHORT = LIMIT / 50
@@ -35,7 +35,7 @@ def limit_of(made):
 def test_operations_have_the_limit_of_the_group_not_that_of_the_meeting(ranks, gloo):
     def body(rank, size, gloo):
         if gloo:
-            group_change.meet = lambda keys, rank, size, timeout, **_: dist.ProcessGroupGloo(
+            group_attempt.meet = lambda keys, rank, size, timeout, **_: dist.ProcessGroupGloo(
                 keys.part, rank, size, timeout
             )
         members = ["1", "0", "guest"]

@@ -12,8 +12,9 @@ from harness.rank import error_of, hear_parent, tell_parent
 from harness.settings import rounds
 from shared import LIMIT, group
 
-from torch_customccl import create_group, group_change, join_group
+from torch_customccl import create_group, join_group
 from torch_customccl.group_arguments import members_key
+from torch_customccl.group_outcome import digest_of
 
 CYCLES = rounds(25, 500)
 DEATHS = rounds(3, 500)
@@ -190,7 +191,7 @@ def test_who_meets_new_members_in_the_background_keeps_nobody_from_the_store(ran
             place = dist.PrefixStore(f"membership/2/{members_key(['0', 'ghost'])}", made.own_store)
             place.set("here/ghost", "its nonce")
             changing = made.prepare(["0", "ghost"], timeout=LIMIT)
-            digest = group_change._digest([place.get("here/0").decode(), "its nonce"])
+            digest = digest_of([place.get("here/0").decode(), "its nonce"])
             place.set("sees/its nonce", digest)
             while not place.check([f"meet/{digest}/rank/0"]):  # it has met as far as it can
                 pass

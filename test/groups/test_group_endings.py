@@ -19,16 +19,17 @@ from torch_customccl.group_change import Change
 # A guest that says it is there, and never meets: what a process leaves that was killed between the two.
 GUEST = """
 def guest(change):
-    place, nonces = change._place, [change._nonce, "of-the-guest"]
+    place, nonces = change._attempt._place, [change._attempt._nonce, "of-the-guest"]
     place.set("here/guest", nonces[1])
-    place.set("sees/" + nonces[1], group_change._digest(nonces))
+    place.set("sees/" + nonces[1], digest_of(nonces))
 """
 
 ENDING = """
 import sys
 import torch.distributed as dist
 from datetime import timedelta
-from torch_customccl import create_group, group_change
+from torch_customccl import create_group
+from torch_customccl.group_outcome import digest_of
 {guest}
 made = create_group(dist.HashStore(), 0, 1, "ending", timeout=timedelta(minutes=5))
 guest(made.prepare(["0", "guest"], timeout=timedelta(milliseconds={limit_ms})))
@@ -37,7 +38,7 @@ guest(made.prepare(["0", "guest"], timeout=timedelta(milliseconds={limit_ms})))
 
 def guest(change: Change) -> None:
     names: dict[str, object] = {}
-    exec("from torch_customccl import group_change\n" + GUEST, names)
+    exec("from torch_customccl.group_outcome import digest_of\n" + GUEST, names)
     names["guest"](change)  # type: ignore[operator]
 
 

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from harness.rank import error_of
 from shared import LIMIT, SWAPPED, group, total
 
-from torch_customccl import create_group, group_change
+from torch_customccl import create_group, group_attempt, group_change
 
 
 def wait_for(at, key):
@@ -75,7 +75,7 @@ def test_who_gives_up_in_a_meeting_is_not_waited_for(ranks, comes):
 
     def body(rank, size, comes):
         with group(rank, size, "in a meeting") as made:
-            at, original, withdraw = made.own_store, group_change.meet, group_change.Change._withdraw
+            at, original, withdraw = made.own_store, group_attempt.meet, group_change.Change._withdraw
 
             def withdraws(change):
                 if comes == "while the other withdraws":
@@ -92,7 +92,7 @@ def test_who_gives_up_in_a_meeting_is_not_waited_for(ranks, comes):
                     at.set("meets", "")
                 return original(*args, **kwargs)
 
-            group_change.meet = meets
+            group_attempt.meet = meets
             if rank == 0:
                 group_change.Change._withdraw = withdraws
             try:
@@ -107,7 +107,7 @@ def test_who_gives_up_in_a_meeting_is_not_waited_for(ranks, comes):
                 made.commit()
                 return made.membership, total(made)
             finally:
-                group_change.meet, group_change.Change._withdraw = original, withdraw
+                group_attempt.meet, group_change.Change._withdraw = original, withdraw
 
     assert ranks(2).run(body, comes) == [(2, 3.0), (2, 3.0)]
 
@@ -117,7 +117,7 @@ def test_who_has_not_come_to_the_meeting_is_named_also_when_another_has_given_up
 
     def body(rank, size):
         with group(rank, size, "one does not come") as made:
-            at, original = made.own_store, group_change.meet
+            at, original = made.own_store, group_attempt.meet
 
             def meets(*args, **kwargs):
                 if rank == 1:
@@ -127,7 +127,7 @@ def test_who_has_not_come_to_the_meeting_is_named_also_when_another_has_given_up
                     raise RuntimeError("it did not come")
                 return original(*args, **kwargs)
 
-            group_change.meet = meets
+            group_attempt.meet = meets
             try:
                 changing = made.prepare(["0", "1", "2"], timeout=LIMIT / (5 if rank == 1 else 10))
                 raised = error_of(changing.wait)
@@ -135,7 +135,7 @@ def test_who_has_not_come_to_the_meeting_is_named_also_when_another_has_given_up
                 made.barrier()
                 return raised.text
             finally:
-                group_change.meet = original
+                group_attempt.meet = original
 
     texts = ranks(3).run(body)
     assert all("global rank 2 did not join" in text for text in texts[:2]), "\n".join(texts)
@@ -146,7 +146,7 @@ def test_ctrl_c_while_one_gives_up_leaves_no_meeting_behind(ranks):
 
     def body(rank, size):
         with group(rank, size, "interrupted") as made:
-            at, original, withdraw = made.own_store, group_change.meet, group_change.Change._withdraw
+            at, original, withdraw = made.own_store, group_attempt.meet, group_change.Change._withdraw
 
             def is_interrupted(change):
                 group_change.Change._withdraw = withdraw
@@ -159,7 +159,7 @@ def test_ctrl_c_while_one_gives_up_leaves_no_meeting_behind(ranks):
                     wait_for(at, "ended")
                 return original(*args, **kwargs)
 
-            group_change.meet = meets
+            group_attempt.meet = meets
             try:
                 changing = made.prepare(SWAPPED, timeout=LIMIT / 10 if rank else timedelta(hours=1))
                 if rank == 0:
@@ -171,7 +171,7 @@ def test_ctrl_c_while_one_gives_up_leaves_no_meeting_behind(ranks):
                     at.set("ended", "")
                 return error_of(changing.wait).text, total(made)
             finally:
-                group_change.meet, group_change.Change._withdraw = original, withdraw
+                group_attempt.meet, group_change.Change._withdraw = original, withdraw
 
     (own, first), (others, second) = ranks(2).run(body)
     assert "gave it up" in own and "0 did not come within" in others

@@ -12,7 +12,7 @@ from shared import LIMIT, total
 from torch_customccl import create_group
 from torch_customccl._interrupts import InterruptibleLock
 
-FILES = ("torch_customccl/group.py", "torch_customccl/group_change.py", "torch_customccl/_interrupts.py")
+FILES = tuple(f"torch_customccl/{name}.py" for name in ("group", "group_change", "group_outcome", "_interrupts"))
 
 
 class Interrupt:
