@@ -92,8 +92,8 @@ class Group(Messages):
     ) -> None:
         super().__init__(store, backend)  # type: ignore[call-arg]
         self._own_store, self._timeout = store, timeout
-        self._use(backend)
-        self._members, self._me, self._epoch = list(members), me, epoch
+        self._use(backend, list(members))
+        self._me, self._epoch = me, epoch
         self._era = str(epoch)  # the present membership, in keys of the store; the same on all members
         self._change: Change | None = None
         self._ranks = list(ranks or range(len(members)))
@@ -238,16 +238,16 @@ class Group(Messages):
             return
         old = self._backend
         self._install(backend)  # type: ignore[attr-defined]
-        self._use(backend)
-        self._members, self._ranks = change.members, list(range(len(change.members)))
-        self._epoch, self._era = change.epoch, str(change.epoch)
+        self._use(backend, change.members)
+        self._ranks, self._epoch, self._era = list(range(self.size())), change.epoch, str(change.epoch)
         group_registry.enter(self, self._ranks)
         group_epochs.publish(self._own_store, self._epoch)
         if old is not backend:
             old.shutdown()
 
-    def _use(self, backend: Any) -> None:
-        self._backend = backend
+    def _use(self, backend: Any, members: list[str]) -> None:
+        self._backend, self._members = backend, members
+        self._met = backend, members  # in one step, for threads that need to know both
         self._direct = getattr(backend, "all_reduce", None)  # gloo's has none
         super().set_timeout(self._timeout)  # its members may have met under another
 

@@ -45,16 +45,34 @@ bool interrupted() {
   return PyErr_CheckSignals() != 0;
 }
 
+// With the GIL: whether a handler raises, or has raised since interrupted() asked.
+bool handler_raises() {
+  return PyErr_Occurred() != nullptr || (PyThread_get_thread_ident() == main_thread && PyErr_CheckSignals() != 0);
+}
+
+// What a handler has raised ends the receive; the message, which nobody has seen, is there for the next one.
+[[noreturn]] void end_by_handler(CustomBackend& backend, Message&& message) {
+  const py::error_already_set raised;
+  {
+    const WithoutPythonLock without_lock;
+    backend.group()->give_back(std::move(message));
+  }
+  throw raised;
+}
+
 void send_message(CustomBackend& backend, const py::object& value, const std::vector<int>& peers, std::int64_t tag,
                   Millis timeout) {
   Communicator& group = *backend.group();
   Parcel parcel;
   encode(value, std::min(kHeadLimit, group.parcel_limit()), parcel);
   const WithoutPythonLock without_lock;
+  Call call = message_call(Op::kSend, 0, tag);
+  call.inputs = parcel.views;
+  call.timeout = to_limit(timeout);
+  const Deadline of_all(peers.size() > 1 ? group.limit_of(call) : Nanos(0));
   for (const int peer : peers) {
-    Call call = message_call(Op::kSend, peer, tag);
-    call.inputs = parcel.views;
-    call.timeout = to_limit(timeout);
+    call.peer = peer;
+    if (peers.size() > 1) call.timeout = std::max(of_all.left(), Nanos(1));
     TORCH_CHECK_VALUE(peer != backend.getRank() || parcel.bytes >> 32 == 0,
                       "customccl: a message of a rank to itself is limited to 4 GiB, this one has ", parcel.bytes,
                       " bytes");
@@ -67,12 +85,13 @@ std::shared_ptr<Message> await_message(CustomBackend& backend, int peer, std::in
   const Nanos limit = timeout.count() > 0 ? to_limit(timeout) : backend.group()->limit_of(call);
   std::shared_ptr<Message> message;
   Status status;
+  bool in_vain = false;
   {
     const WithoutPythonLock without_lock;
-    status = backend.group()->receive_parcel(call, limit, interrupted, message);
+    status = backend.group()->receive_parcel(call, limit, interrupted, message, &in_vain);
   }
   if (PyErr_Occurred() != nullptr) throw py::error_already_set();
-  if (status.code == Code::kTimeout && backend.group()->health().ok()) {
+  if (in_vain) {
     const GroupSpec& spec = backend.group()->spec();
     const std::string from =
         peer == kAnySource ? "any rank" : "rank " + std::to_string(backend.group()->global_rank(peer));
@@ -84,15 +103,40 @@ std::shared_ptr<Message> await_message(CustomBackend& backend, int peer, std::in
     throw py::error_already_set();
   }
   check(status);
+  if (handler_raises()) end_by_handler(backend, std::move(*message));  // it was not asked since the message came
   return message;
 }
 
-// Has the rest of a large message put into `room`; nowhere, if there is none.
+// Has the rest of a large message put into `room`.
 void fetch(CustomBackend& backend, const std::shared_ptr<Message>& message, std::span<const View> room) {
   Call call = message_call(Op::kRecv, message->source, 0);
   call.outputs = room;
+  Status status;
+  {
+    const WithoutPythonLock without_lock;
+    status = backend.group()->fetch(call, message, interrupted);
+  }
+  if (!status.ok() && PyErr_Occurred() != nullptr) throw py::error_already_set();
+  check(status);
+}
+
+// The rest of a message that nobody wants: its sender waits until somebody takes it.
+void discard(CustomBackend& backend, const std::shared_ptr<Message>& message) {
   const WithoutPythonLock without_lock;
-  check(backend.group()->fetch(call, message));
+  check(backend.group()->fetch(message_call(Op::kRecv, message->source, 0), message));
+}
+
+// A message that is all here, `rest` of it not in its data, if a handler raises. From 4 GiB on it is lost: none that is set aside is as large.
+void end_if_handler_raises(CustomBackend& backend, const Message& message, std::span<const View> rest) {
+  if (!handler_raises()) return;
+  const std::uint64_t total = message.header.total;
+  if (total >> 32 != 0) throw py::error_already_set();
+  Message whole{message.source, message.header, std::make_unique_for_overwrite<std::byte[]>(total)};
+  std::byte* to = std::copy_n(message.data.get(), message.header.bytes, whole.data.get());
+  for (const View& view : rest) to = std::copy_n(view.data, view.count, to);
+  whole.header.kind = PacketHeader::Kind::kEager;
+  whole.header.bytes = static_cast<std::uint32_t>(total);
+  end_by_handler(backend, std::move(whole));
 }
 
 Preface preface_of(const Message& message) {
@@ -126,7 +170,10 @@ py::object receive_whole(CustomBackend& backend, const std::shared_ptr<Message>&
   const View rest{data.get() + message->header.bytes, nullptr, 0, total - message->header.bytes};
   fetched = true;
   fetch(backend, message, {&rest, 1});
-  return decode_whole(preface, data.get(), total, data, std::move(rules));
+  end_if_handler_raises(backend, *message, {&rest, 1});
+  py::object value = decode_whole(preface, data.get(), total, data, std::move(rules));
+  end_if_handler_raises(backend, *message, {&rest, 1});
+  return value;
 }
 
 // A large one straight into its tensors.
@@ -138,7 +185,9 @@ py::object receive_in_parts(CustomBackend& backend, const std::shared_ptr<Messag
   py::object value = decoder.decode();
   fetched = true;
   fetch(backend, message, decoder.room());
+  end_if_handler_raises(backend, *message, decoder.room());
   decoder.finish();
+  end_if_handler_raises(backend, *message, decoder.room());
   return value;
 }
 
@@ -147,14 +196,17 @@ py::object receive(CustomBackend& backend, const std::shared_ptr<Message>& messa
   bool fetched = complete;
   try {
     const Preface preface = preface_of(*message);
-    if (complete) return decode_whole(preface, message->data.get(), message->header.total, message, std::move(rules));
+    if (complete) {
+      py::object value = decode_whole(preface, message->data.get(), message->header.total, message, std::move(rules));
+      end_if_handler_raises(backend, *message, {});
+      return value;
+    }
     if (preface.whole != 0) return receive_whole(backend, message, preface, std::move(rules), fetched);
     const bool there = aligned(sizeof(preface) + preface.header_bytes) == message->header.bytes;
     TORCH_CHECK_VALUE(there, "customccl: a message is garbled: its head is incomplete");
     return receive_in_parts(backend, message, preface, std::move(rules), fetched);
   } catch (...) {
-    // The sender waits until somebody takes the rest.
-    if (!fetched) fetch(backend, message, {});
+    if (!fetched) discard(backend, message);
     throw;
   }
 }
@@ -215,6 +267,8 @@ py::object value_of_parcel(const std::string& bytes, bool in_parts, bool weights
 void bind_message_exchange(py::module_& module) {
   bind_shared_bytes(module);
   main_thread = py::module_::import("threading").attr("main_thread")().attr("ident").cast<unsigned long>();
+  const py::cpp_function in_child([] { main_thread = PyThread_get_thread_ident(); });  // of whatever thread forked
+  py::module_::import("os").attr("register_at_fork")(py::arg("after_in_child") = in_child);
   module.def("send_message", &send_message, py::arg("backend"), py::arg("value"), py::arg("peers"), py::arg("tag"),
              py::arg("timeout"));
   module.def("receive_message", &receive_message, py::arg("backend"), py::arg("peer"), py::arg("tag"),

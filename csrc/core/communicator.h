@@ -46,11 +46,14 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // Whether `task` is done, after an attempt to move it.
   bool poll(Task& task);
 
-  // Waits up to `limit` for a parcel (core/parcels.cpp); kTimeout leaves the group as it is, and nothing is lost. Between
-  // looks `interrupted` is asked whether to give up (kAborted).
-  Status receive_parcel(const Call& call, Nanos limit, bool (*interrupted)(), std::shared_ptr<Message>& out);
-  // Carries out a recv for the rest of a large parcel.
-  Status fetch(const Call& call, std::shared_ptr<Message> parcel);
+  // Waits up to `limit` for a parcel (core/parcels.cpp); when that passes (kTimeout, `in_vain`) the group goes on, and nothing is lost.
+  // Between looks `interrupted` is asked whether to give up (kAborted).
+  Status receive_parcel(const Call& call, Nanos limit, bool (*interrupted)(), std::shared_ptr<Message>& out,
+                        bool* in_vain = nullptr);
+  // Carries out a recv for the rest of a large parcel. `interrupted` is asked between looks until it says so: the rest comes all the same.
+  Status fetch(const Call& call, std::shared_ptr<Message> parcel, bool (*interrupted)() = nullptr);
+  // Of what was received nothing was looked at: the next recv gets it, before all that has come since.
+  void give_back(Message&& message);
   // The source of the message that a recv like this would get now, or -1, and its size.
   int probe(const Call& call, std::uint64_t& bytes);
   std::size_t parcel_limit() const;

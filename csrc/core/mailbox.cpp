@@ -71,7 +71,7 @@ void Mailbox::put_back(Message message) {
 void Mailbox::clear() {
   recvs_.clear();
   messages_.clear();
-  any_source_ = 0;
+  any_source_ = any_look_ = 0;
   std::fill(sources_.begin(), sources_.end(), Source());
 }
 

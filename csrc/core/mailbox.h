@@ -43,8 +43,11 @@ class Mailbox {
   // Back-pressure: whether more of this source may be read. Only so much is set aside of a source that nobody here waits for.
   bool takes_more(int source) const {
     const Source& from = sources_[static_cast<std::size_t>(source)];
-    return from.aside_bytes < kAsideLimit || from.recvs > 0 || any_source_ > 0;
+    return from.aside_bytes < kAsideLimit || from.recvs > 0 || any_source_ > 0 || from.looks > 0 || any_look_ > 0;
   }
+  // Somebody looks whether the message for `recv` has come, and it may lie behind others.
+  void begin_look(const Call& recv) { ++looks_of(recv); }
+  void end_look(const Call& recv) { --looks_of(recv); }
   bool waits_for_anybody() const { return any_source_ > 0; }
 
   const std::list<Message>& messages() const { return messages_; }
@@ -56,13 +59,16 @@ class Mailbox {
   struct Source {
     std::size_t aside_bytes = 0;
     int recvs = 0;  // that name it
+    int looks = 0;
   };
   Source& source_of(int rank) { return sources_[static_cast<std::size_t>(rank)]; }
+  int& looks_of(const Call& recv) { return recv.peer == kAnySource ? any_look_ : source_of(recv.peer).looks; }
   int& count_of(const Call& recv) { return recv.peer == kAnySource ? any_source_ : source_of(recv.peer).recvs; }
 
   std::vector<Task*> recvs_;     // in the order of posting
   std::list<Message> messages_;  // in the order of arrival
   int any_source_ = 0;
+  int any_look_ = 0;
   std::vector<Source> sources_;
 };
 

@@ -12,6 +12,8 @@ namespace customccl {
 
 namespace {
 
+constexpr Nanos kSlice = std::chrono::milliseconds(50);  // between two looks whether this thread is interrupted
+
 Status nothing_came(Nanos limit) noexcept {
   Status told(Code::kTimeout, "nothing came");  // short enough to need no memory
   attempt(
@@ -36,10 +38,18 @@ void MessageLane::deliver_parcel(Task& recv, Message&& message, const std::byte*
 }
 
 int MessageLane::probe(const Call& recv, std::uint64_t& bytes) {
+  if (inherited()) return -1;
+  {
+    const std::lock_guard lock(mutex_);
+    if (closed_) return -1;
+    mailbox_.begin_look(recv);
+  }
   drive();
   if (inherited()) return -1;
   const std::lock_guard lock(mutex_);
-  const Message* message = closed_ ? nullptr : mailbox_.find_message(recv);
+  if (closed_) return -1;
+  mailbox_.end_look(recv);
+  const Message* message = mailbox_.find_message(recv);
   if (message == nullptr) return -1;
   bytes = message->header.total;
   return message->source;
@@ -66,20 +76,20 @@ bool MessageLane::only_listens() {
   return all;
 }
 
-Status Communicator::receive_parcel(const Call& call, Nanos limit, bool (*interrupted)(),
-                                    std::shared_ptr<Message>& out) {
+Status Communicator::receive_parcel(const Call& call, Nanos limit, bool (*interrupted)(), std::shared_ptr<Message>& out,
+                                    bool* in_vain) {
   Task task(call, limit);
   if (inherited()) return refuse(task);
   messages_->post(task, looks());
   const Clock::time_point begin = Clock::now();
-  constexpr Nanos kSlice = std::chrono::milliseconds(50);
   bool stopped = false;
   while (!task.done()) {
     const Nanos left = limit - (Clock::now() - begin);
     if (inherited()) {  // a handler of a signal forked
       messages_->abandon(task);
     } else if (left.count() <= 0) {
-      messages_->withdraw(task, nothing_came(limit));
+      const bool withdrawn = messages_->withdraw(task, nothing_came(limit));
+      if (in_vain != nullptr) *in_vain = withdrawn;
     } else if (!wait(task, std::min(left, kSlice)) && interrupted()) {
       stopped = true;
       messages_->withdraw(task, {Code::kAborted, "interrupted"});
@@ -93,13 +103,20 @@ Status Communicator::receive_parcel(const Call& call, Nanos limit, bool (*interr
   return task.status();
 }
 
-Status Communicator::fetch(const Call& call, std::shared_ptr<Message> parcel) {
+Status Communicator::fetch(const Call& call, std::shared_ptr<Message> parcel, bool (*interrupted)()) {
   Task task(call, limit_of(call));
   task.set_parcel(std::move(parcel));
   if (inherited()) return refuse(task);
   messages_->post(task, looks());
+  while (!task.done() && interrupted != nullptr) {
+    if (!wait(task, kSlice) && interrupted()) interrupted = nullptr;
+  }
   if (!task.done()) wait_for(*messages_, task);
   return task.status();
+}
+
+void Communicator::give_back(Message&& message) {
+  if (!inherited()) messages_->give_back(std::move(message));
 }
 
 int Communicator::probe(const Call& call, std::uint64_t& bytes) {

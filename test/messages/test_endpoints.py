@@ -94,3 +94,39 @@ def test_who_looks_for_something_learns_that_a_member_died(ranks, call):
     outcome = workers.finish()[0]
     for raised in outcome.value:
         assert raised.is_a("DistBackendError") and "rank 1" in raised.text, raised.text
+
+
+def test_a_send_beside_commit_reaches_the_owner_or_raises(ranks):
+    """The other thread loses its processor when it knows the owner's rank, and the members change then."""
+
+    def body(rank, size):
+        with group(rank, size, "beside commit") as made:
+            own = made.open_endpoint(f"of {rank}")
+            made.barrier()
+            there, go_on, raised = threading.Event(), threading.Event(), []
+            other = made.endpoint("of 1")
+            original = made._send_over
+
+            def is_late(*args):
+                there.set()
+                go_on.wait(LIMIT.total_seconds())
+                original(*args)
+
+            made._send_over = is_late
+            thread = threading.Thread(target=lambda: raised.append(error_of(other.send, "for member 1")))
+            if rank == 0:
+                thread.start()
+                there.wait(LIMIT.total_seconds())
+            made.prepare(["1", "0"])
+            made.commit()
+            if rank == 0:
+                go_on.set()
+                thread.join()
+            made.barrier()
+            astray = made._probe_tagged(None, other._tag) if rank == 0 else None
+            made.barrier()
+            return own.owner, raised, astray
+
+    (_, (raised,), astray), (owner, _, _) = ranks(2).run(body)
+    assert owner == 0 and astray is None
+    assert raised.is_a("DistBackendError"), raised

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
+import threading
+import time
 from datetime import timedelta
 
 import pytest
 import torch
-from harness.rank import error_of, hear_parent, tell_parent
+import torch.distributed as dist
+from harness.rank import error_of, hear_parent, in_a_while, tell_parent
 from nests import Request, same, tensor
-from shared import group, store
+from shared import LIMIT, group, store
 
 from torch_customccl import create_group
 
@@ -253,3 +257,72 @@ def test_a_broadcast_that_timed_out_is_received_by_the_next_call(ranks):
             return [made.broadcast_message(), made.broadcast_message()]
 
     assert ranks(2).run(body) == [["A", "B"]] * 2
+
+
+def test_the_limit_of_a_broadcast_is_for_all_receivers_together(ranks):
+    """Each of them takes the large message later than the one before, within the limit of its own."""
+    limit = LIMIT / 10
+
+    def body(rank, size):
+        with group(rank, size, "one limit") as made:
+            made.barrier()
+            if rank == 0:
+                return error_of(made.broadcast_message, torch.ones(1 << 20), timeout=limit)
+            time.sleep(rank * 0.7 * limit.total_seconds())
+            with contextlib.suppress(dist.DistBackendError):
+                made.broadcast_message()
+            return None
+
+    raised = ranks(4).run(body)[0]
+    assert raised.is_a("DistBackendError") and "the timeout passed" in raised.text, raised
+
+
+def test_probing_finds_a_message_behind_any_number_of_others(ranks):
+    def body(rank, size):
+        with group(rank, size, "behind others") as made:
+            many, data = 300, bytes(60_000)
+            if rank == 1:
+                for _ in range(many):
+                    made.send_message(data, 0, tag=5)
+                made.send_message("seven", 0, tag=7)
+                made.barrier()
+                return True
+            found = in_a_while(lambda: made.probe_message(1, 7))
+            assert made.recv_message(1, 7) == "seven"
+            assert all(made.recv_message(1, 5) == data for _ in range(many))
+            made.barrier()
+            return found
+
+    assert ranks(2).run(body) == [True, True]
+
+
+def test_whoever_waits_with_a_limit_when_a_member_dies_hears_of_the_limit_or_of_the_death(ranks):
+    """The limits of many threads pass at the moment of the death."""
+
+    def body(rank, size):
+        made = group(rank, size, "dying")
+        made.barrier()
+        tell_parent("made")
+        if rank == 1:
+            hear_parent()
+        raised = []
+
+        def listens():
+            while not raised or raised[-1].is_a("TimeoutError"):
+                raised.append(error_of(made.recv_message, 1, timeout=timedelta(milliseconds=1)))
+
+        threads = [threading.Thread(target=listens) for _ in range(60)]
+        for thread in threads:
+            thread.start()
+        tell_parent("listens")
+        for thread in threads:
+            thread.join()
+        return [error for error in raised if not error.is_a("TimeoutError") and "rank 1" not in error.text]
+
+    workers = ranks(2, fresh=True, init=False)
+    workers.start(body)
+    for rank in range(2):
+        workers.wait_for(rank, "made")
+    workers.wait_for(0, "listens")
+    workers.kill(1)
+    assert workers.finish()[0].value == []

@@ -93,7 +93,7 @@ class Messages(Operations):
         others = [rank for rank in range(self.size()) if rank != root]
         if not others:
             self._check_alive()  # there is nobody whose message would be refused
-        _shim.send_message(self._messenger(), message, others, _BROADCAST_TAG, _limit_of_send(timeout))
+        _shim.send_message(self._messenger(self._backend), message, others, _BROADCAST_TAG, _limit_of_send(timeout))
         return message
 
     def open_endpoint(self, name: str) -> Endpoint:
@@ -107,8 +107,10 @@ class Messages(Operations):
     # For endpoints: with any tag, also one that callers may not use.
 
     def _send_tagged(self, message: Any, dst: int, tag: int, timeout: timedelta | None) -> None:
-        peer = self._checked(dst, "dst")
-        _shim.send_message(self._messenger(), message, [peer], tag, _limit_of_send(timeout))
+        self._send_over(self._backend, message, self._checked(dst, "dst"), tag, timeout)
+
+    def _send_over(self, backend: Any, message: Any, peer: int, tag: int, timeout: timedelta | None) -> None:
+        _shim.send_message(self._messenger(backend), message, [peer], tag, _limit_of_send(timeout))
 
     def _receive_tagged(
         self, src: int | None, tag: int, timeout: timedelta | None, weights_only: bool, into: Any
@@ -117,20 +119,21 @@ class Messages(Operations):
         limit = _GROUPS_LIMIT if timeout is None else clamped(timeout)
         if not isinstance(weights_only, bool):
             raise TypeError(f"customccl: weights_only must be a bool, not {weights_only!r}")
-        return cast("tuple[int, Any]", _shim.receive_message(self._messenger(), peer, tag, limit, weights_only, into))
+        own = self._messenger(self._backend)
+        return cast("tuple[int, Any]", _shim.receive_message(own, peer, tag, limit, weights_only, into))
 
     def _probe_tagged(self, src: int | None, tag: int) -> tuple[int, int] | None:
         peer = _ANY if src is None else self._checked(src, "src")
-        return cast("tuple[int, int] | None", _shim.probe_message(self._messenger(), peer, tag))
+        return cast("tuple[int, int] | None", _shim.probe_message(self._messenger(self._backend), peer, tag))
 
     def _check_alive(self) -> None:
         """Raises DistBackendError when the group has failed, or fails now, as a member is found dead."""
         if isinstance(self._backend, _shim.CustomBackend):
             _shim.probe_message(self._backend, _ANY, _BROADCAST_TAG)
 
-    def _messenger(self) -> Any:
-        if isinstance(self._backend, _shim.CustomBackend):
-            return self._backend
+    def _messenger(self, backend: Any) -> Any:
+        if isinstance(backend, _shim.CustomBackend):
+            return backend
         raise RuntimeError(f"customccl: messages need shared memory; group {self.group_desc} runs over gloo")
 
 

@@ -32,13 +32,16 @@ class Endpoint:
     @property
     def owner(self) -> int:
         """The owner's rank in the group. RuntimeError when it is no member any more."""
+        return self._owner_among(self._group.members)
+
+    def _owner_among(self, members: list[str]) -> int:
         if self._reconfigurations != self._group._reconfigurations:
             raise RuntimeError(
                 f"customccl: endpoint {self.name!r} was opened before reconfigure() of group "
                 f"{self._group.group_desc!r}, which names its members anew. Open it again"
             )
         try:
-            return int(self._group.members.index(self._member))
+            return members.index(self._member)
         except ValueError:
             raise RuntimeError(
                 f"customccl: endpoint {self.name!r} belongs to {self._member!r}, which has left group "
@@ -90,7 +93,10 @@ class Endpoint:
 
     def send(self, message: Any, *, timeout: timedelta | None = None) -> None:
         """Group.send_message() to the owner."""
-        self._group._send_tagged(message, self.owner, self._tag, timeout)
+        backend, members = (
+            self._group._met
+        )  # those of one membership, whatever commit() of another thread does meanwhile
+        self._group._send_over(backend, message, self._owner_among(members), self._tag, timeout)
 
     def recv(self, *, timeout: timedelta | None = None, into: Any = None, weights_only: bool = False) -> Any:
         """On the owner: the next message that any rank sent here, as Group.recv_message()."""

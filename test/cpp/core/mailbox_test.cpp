@@ -61,6 +61,18 @@ TEST_F(MailboxTest, DoesNotTakeEndlesslyManyMessagesWithoutBytes) {
   }
 }
 
+TEST_F(MailboxTest, TakesMoreWhileSomebodyLooks) {
+  fill();
+  for (const int peer : {1, kAnySource}) {
+    mailbox_.begin_look(recv_from(peer));
+    EXPECT_TRUE(mailbox_.takes_more(1));
+    mailbox_.end_look(recv_from(peer));
+    EXPECT_FALSE(mailbox_.takes_more(1));
+  }
+  mailbox_.begin_look(recv_from(2));
+  EXPECT_FALSE(mailbox_.takes_more(1));
+}
+
 TEST_F(MailboxTest, TakesMoreWhileSomebodyWaits) {
   fill();
   for (const int peer : {1, kAnySource}) {
