@@ -4,6 +4,7 @@ import json
 import pickle
 import secrets
 import socket
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -17,6 +18,7 @@ from torch_customccl.launch.meeting import Meeting, forget, meet
 from torch_customccl.launch.node import Page, shares_memory
 from torch_customccl.launch.ports import hold_port
 from torch_customccl.launch.roll_call import RollCall
+from torch_customccl.launch.wait_errors import no_show
 
 T = TypeVar("T")
 
@@ -169,11 +171,23 @@ class Coordinator:
             self.store: dist.Store = dist.PrefixStore(f"{self._name}/store", meeting.store)
             self._world = Board(meeting.store, f"{self._name}/world", range(self.world_size), self.rank, limit)
             meeting.boards.append(self._world)
-            leader = next((i for i in range(self.rank) if shares_memory(*pages[i][:2])), self.rank)
+            leader = self._lowest_here([(name, digest) for name, digest, _ in pages])
             leaders = [int(each) for each in self._world.gather("meeting", str(leader).encode())]
         finally:
             page.close()
         return [(leader, pages[leader][2]) for leader in leaders]
+
+    def _lowest_here(self, pages: list[tuple[str, str]]) -> int:
+        """The lowest rank that this one shares memory with. pages: name and digest of every rank's, by rank."""
+        limit_s = self.timeout.total_seconds()
+        deadline = time.monotonic() + limit_s
+        for i, (name, digest) in enumerate(pages[: self.rank]):
+            try:
+                if shares_memory(name, digest, deadline):
+                    return i
+            except TimeoutError as error:
+                raise no_show(f"showing of memory in {self._name}", self.rank, [i], limit_s) from error
+        return self.rank
 
 
 def _quoted(error: BaseException) -> str:

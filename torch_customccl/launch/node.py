@@ -13,8 +13,9 @@ import secrets
 import socket
 import threading
 
+from torch_customccl._pauses import pauses
+
 _NUMBER = 32  # bytes
-_PATIENCE_S = 20.0  # for a process that is there, since its socket took the connection
 
 
 class Page:
@@ -49,15 +50,16 @@ class Page:
         os.close(self._fd)
 
 
-def shares_memory(name: str, digest: str) -> bool:
-    """Whether the page behind `name` can be mapped here and is the one that `digest` promises."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
-        line.settimeout(_PATIENCE_S)
-        try:
-            line.connect("\0" + name)
-            _, fds, _, _ = socket.recv_fds(line, 1, 1, socket.MSG_CMSG_CLOEXEC)
-        except (ConnectionError, PermissionError):  # another machine, network namespace or user
-            return False
+def shares_memory(name: str, digest: str, deadline: float) -> bool:
+    """Whether the page behind `name` can be mapped here and is the one that `digest` promises.
+
+    Raises TimeoutError when its process is on this machine, but has not shown the page by `deadline`
+    (time.monotonic()): it may be stopped.
+    """
+    try:
+        fds = _ask(name, deadline)
+    except (ConnectionError, PermissionError):  # another machine, network namespace or user
+        return False
     if not fds:
         return False
     try:
@@ -67,3 +69,22 @@ def shares_memory(name: str, digest: str) -> bool:
         return False
     finally:
         os.close(fds[0])
+
+
+def _ask(name: str, deadline: float) -> list[int]:
+    """The descriptors that the process behind `name` hands out.
+
+    Asks in pauses: a socket's own timeout takes no limit above 24 days, and none at all while the queue is full.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
+        line.setblocking(False)
+        connected = False
+        for _ in pauses(deadline):
+            try:
+                if not connected:
+                    line.connect("\0" + name)
+                    connected = True
+                return socket.recv_fds(line, 1, 1, socket.MSG_CMSG_CLOEXEC)[1]
+            except BlockingIOError:
+                continue
+    raise TimeoutError(f"who listens at {name} does not answer")
