@@ -2,37 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 import torch
 import torch.distributed as dist
+from harness.interrupt import Interrupt
 from shared import LIMIT, total
 
 from torch_customccl import create_group
 from torch_customccl._interrupts import InterruptibleLock
 
 FILES = tuple(f"torch_customccl/{name}.py" for name in ("group", "group_change", "group_outcome", "_interrupts"))
-
-
-class Interrupt:
-    """Raises KeyboardInterrupt at the `number`th place in FILES where Python looks for signals, while it is there."""
-
-    def __init__(self, number: int) -> None:
-        self.left = number
-
-    def look(self, frame, event, _):
-        if event in ("call", "c_return") and frame.f_code.co_filename.endswith(FILES):
-            self.left -= 1
-            if self.left == 0:
-                raise KeyboardInterrupt
-
-    def __enter__(self):
-        sys.setprofile(self.look)
-        return self
-
-    def __exit__(self, *_):
-        sys.setprofile(None)
 
 
 def test_commit_may_be_called_again_wherever_it_was_interrupted():
@@ -44,7 +23,7 @@ def test_commit_may_be_called_again_wherever_it_was_interrupted():
             made.prepare(["0"]).wait()
             old = made._backend
             try:
-                with Interrupt(number) as interrupt:
+                with Interrupt(number, FILES) as interrupt:
                     made.commit()
                 interrupted = interrupt.left <= 0
             except KeyboardInterrupt:
@@ -66,7 +45,7 @@ def test_a_group_that_ends_may_be_ended_again_wherever_that_was_interrupted(end)
         made.prepare(["guest"]).wait()  # without this rank
         backend = made._backend
         try:
-            with Interrupt(number) as interrupt:
+            with Interrupt(number, FILES) as interrupt:
                 end(made)
             interrupted = interrupt.left <= 0
         except KeyboardInterrupt:
@@ -84,7 +63,7 @@ def test_a_lock_is_free_wherever_taking_it_was_interrupted():
         number += 1
         lock = InterruptibleLock()
         try:
-            with Interrupt(number) as interrupt, lock:
+            with Interrupt(number, FILES) as interrupt, lock:
                 assert lock._is_owned()
             interrupted = interrupt.left <= 0
         except KeyboardInterrupt:

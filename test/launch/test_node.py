@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
+import resource
 import secrets
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
 import torch.distributed as dist
+from harness.interrupt import Interrupt
 from processes import LIMIT, fresh_launch, in_ranks, info
 
+from torch_customccl._pauses import pauses
 from torch_customccl.launch import Coordinator
 from torch_customccl.launch import coordinator as coordinator_module
 from torch_customccl.launch.meeting import Meeting
@@ -92,3 +97,80 @@ print(shares_memory(*sys.argv[1:], time.monotonic() + 60))
     finally:
         page.close()
     assert not shares_memory(page.name, page.digest, soon())
+
+
+def opened():
+    """What this process has open, and how many of its threads show a page."""
+    links = []
+    for each in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):  # that of the listing
+            links.append(os.readlink(f"/proc/self/fd/{each}"))
+    return sorted(links), sum(thread.name == "customccl-node" for thread in threading.enumerate())
+
+
+def wait_until_opened(expected):
+    """The thread of a page that nobody knows any more ends by itself."""
+    for _ in pauses(soon()):
+        if opened() == expected:
+            return
+        gc.collect()
+    assert opened() == expected
+
+
+@contextlib.contextmanager
+def free_descriptors(number):
+    """All that this process may have are taken, but for so many."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.ExitStack() as taken:
+        highest = max(map(int, os.listdir("/proc/self/fd")))
+        while (latest := taken.enter_context(open(os.devnull)).fileno()) < highest:
+            pass  # no gap below
+        resource.setrlimit(resource.RLIMIT_NOFILE, (latest + 1 + number, limits[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+@pytest.mark.parametrize("number", [0, 1])  # not even its memory; its memory and no socket
+def test_a_page_that_lacks_descriptors_leaves_nothing_open(number):
+    before = opened()
+    with free_descriptors(number), pytest.raises(OSError, match="Too many open files"):
+        Page()
+    wait_until_opened(before)
+
+
+@pytest.mark.parametrize("shown", [False, True])
+def test_a_page_without_a_descriptor_for_who_asks_waits_for_one_or_its_end(shown):
+    before = opened()
+    with socket.socket(socket.AF_UNIX) as line:
+        line.settimeout(LIMIT.total_seconds())
+        with free_descriptors(2):
+            page = Page()
+            line.connect("\0" + page.name)
+            if not shown:
+                page.close()
+        if shown:
+            _, [memory], _, _ = socket.recv_fds(line, 1, 1)
+            os.close(memory)
+            page.close()
+    wait_until_opened(before)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # some come in its __del__
+def test_an_interrupt_anywhere_leaves_no_page_open():
+    files = ("launch/node.py", "launch/coordinator.py")
+    Coordinator(info(0, 1, fresh_launch()), timeout=LIMIT)  # what is loaded at the first use
+    before = opened()
+    interrupted = True
+    number = 0
+    while interrupted:
+        number += 1
+        with (
+            contextlib.suppress(KeyboardInterrupt),
+            Interrupt(number, files, ("call", "return", "c_return")) as interrupt,
+        ):
+            Coordinator(info(0, 1, fresh_launch()), timeout=LIMIT)
+        interrupted = interrupt.left <= 0
+        wait_until_opened(before)
+    assert number > 20  # else nothing was interrupted

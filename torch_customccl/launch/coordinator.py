@@ -1,5 +1,6 @@
 """What processes that were started together need before, and besides, collectives on tensors."""
 
+import contextlib
 import json
 import pickle
 import secrets
@@ -159,8 +160,7 @@ class Coordinator:
         that rank's node id.
         """
         start, limit = f"customccl/{meeting.info.launch_id}/{meeting.info.restart_count}", self.timeout
-        page = Page()
-        try:
+        with contextlib.closing(Page()) as page:
             # Random names of the page and of the node: no other letter is like this one.
             shown = json.dumps([page.name, page.digest, secrets.token_hex(16)])
             call = RollCall(dist.PrefixStore(f"{start}/roll call", meeting.store), self.rank, self.world_size, shown)
@@ -173,8 +173,6 @@ class Coordinator:
             meeting.boards.append(self._world)
             leader = self._lowest_here([(name, digest) for name, digest, _ in pages])
             leaders = [int(each) for each in self._world.gather("meeting", str(leader).encode())]
-        finally:
-            page.close()
         return [(leader, pages[leader][2]) for leader in leaders]
 
     def _lowest_here(self, pages: list[tuple[str, str]]) -> int:

@@ -7,47 +7,62 @@ to its abstract unix socket. Who maps the page and reads the number, whose diges
 
 import contextlib
 import hashlib
+import io
 import mmap
 import os
 import secrets
+import select
 import socket
 import threading
+import time
 
 from torch_customccl._pauses import pauses
 
 _NUMBER = 32  # bytes
+_PAUSE_S = 0.01  # for a descriptor to become free
 
 
 class Page:
-    """A page of this process, shown to everybody who may share memory with it until close()."""
+    """A page of this process, shown to everybody who may share memory with it until close().
+
+    Its thread does not know it: so where making or closing it is interrupted, its last reference goes, and it ends.
+    """
 
     def __init__(self) -> None:
         number = secrets.token_bytes(_NUMBER)
         self.name, self.digest = f"customccl-node-{secrets.token_hex(16)}", hashlib.sha256(number).hexdigest()
-        self._fd = os.memfd_create("customccl-node", os.MFD_CLOEXEC)
-        os.truncate(self._fd, mmap.PAGESIZE)
-        os.pwrite(self._fd, number, 0)
+        # Both calls are made in C, where no Ctrl-C comes between them: a bare descriptor would have no owner there.
+        memory = next(map(io.FileIO, map(os.memfd_create, ["customccl-node"], [os.MFD_CLOEXEC]), ["r+"]))
+        memory.truncate(mmap.PAGESIZE)
+        memory.write(number)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind("\0" + self.name)
         self._listener.listen(256)
-        self._thread = threading.Thread(target=self._show, name="customccl-node", daemon=True)
+        self._thread = threading.Thread(target=_show, args=(self._listener, memory), name="customccl-node", daemon=True)
         self._thread.start()
 
-    def _show(self) -> None:
-        while True:
-            try:
-                line, _ = self._listener.accept()
-            except OSError:  # closed
-                return
-            with line, contextlib.suppress(OSError):
-                socket.send_fds(line, [b"."], [self._fd])
-
     def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread
+        self.__del__()
         self._thread.join()
-        self._listener.close()
-        os.close(self._fd)
+
+    def __del__(self) -> None:
+        with contextlib.suppress(AttributeError, OSError):  # never made, or closed
+            self._listener.shutdown(socket.SHUT_RDWR)  # ends the thread
+
+
+def _show(listener: socket.socket, memory: io.FileIO) -> None:
+    """Until the listener is shut down, which accept() does not tell while no descriptor is left."""
+    watch = select.poll()
+    watch.register(listener, select.POLLIN)
+    with listener, memory:
+        while watch.poll()[0][1] == select.POLLIN:
+            try:
+                line, _ = listener.accept()
+            except OSError:  # no descriptor is left; who waits must not be told that nobody is here
+                time.sleep(_PAUSE_S)
+                continue
+            with line, contextlib.suppress(OSError):
+                socket.send_fds(line, [b"."], [memory.fileno()])
 
 
 def shares_memory(name: str, digest: str, deadline: float) -> bool:
