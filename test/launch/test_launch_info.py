@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from torch_customccl.launch import LaunchInfo
-from torch_customccl.launch.sources import first_host, tasks_per_node
+from torch_customccl.launch.sources import first_host, tasks_on, tasks_per_node
 
 TORCHRUN = {
     "TORCHELASTIC_RUN_ID": "blue",
@@ -98,6 +98,10 @@ TABLE = {
         SLURM | {"SLURM_NODEID": "3"},
         ("slurm-4711.0", 6, 0, 7, None, 3, "n08", None, 1, "slurm"),
     ),
+    "Slurm with a number of nodes that cannot be": (
+        SLURM | {"SLURM_STEP_TASKS_PER_NODE": "1(x9999999999)"},
+        ("slurm-4711.0", 6, 0, 7, 1, 2, "n08", None, 1, "slurm"),
+    ),
     "Slurm without a node": (
         SLURM | {"SLURM_NODEID": ""},
         ("slurm-4711.0", 6, 0, 7, None, None, "n08", None, 1, "slurm"),
@@ -165,6 +169,9 @@ def test_what_launchers_write(case):
         (OPENMPI | {"OMPI_COMM_WORLD_LOCAL_SIZE": "3"}, "local_size is 3 in a world of 2"),
         ({"RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "3"}, "local_size is 3 in a world of 1"),
         (SLURM | {"SLURM_STEP_TASKS_PER_NODE": "3,x"}, "SLURM_STEP_TASKS_PER_NODE"),
+        (SLURM | {"SLURM_STEP_TASKS_PER_NODE": "9" * 5000}, f"SLURM_STEP_TASKS_PER_NODE is '{'9' * 40}...'"),
+        (SLURM | {"SLURM_NODEID": "-1"}, "node_rank is -1 (slurm)"),
+        (SLURM | {"SLURM_NODEID": "-1", "SLURM_STEP_TASKS_PER_NODE": ""}, "node_rank is -1 (slurm)"),
         (TORCHRUN | {"TORCHELASTIC_RESTART_COUNT": "-1"}, "restart_count is -1"),
     ],
 )
@@ -252,8 +259,10 @@ def test_the_record_is_frozen_and_equal_by_value():
 
 
 def test_slurms_short_forms():
-    assert tasks_per_node("2(x3),1") == [2, 2, 2, 1]
-    assert tasks_per_node("4") == [4] and tasks_per_node("") == []
+    lists = {"2(x3),1": [2, 2, 2, 1], "4": [4], "1,3(x2)": [1, 3, 3], "5(x0),2": [2], "": []}
+    for text, tasks in lists.items():
+        runs = tasks_per_node(text)
+        assert [tasks_on(node, runs) for node in range(-1, len(tasks) + 1)] == [None, *tasks, None]
     hosts = {"n[08-09,12]": "n08", "a1,b[1-3]": "a1", "x[3,5]-ib,y": "x3-ib", "solo": "solo", "": None}
     hosts |= {"unit[0-31]rack[02-4,7],login": "unit0rack02", "n[3": "n"}
     assert {text: first_host(text) for text in hosts} == hosts

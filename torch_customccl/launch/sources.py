@@ -20,9 +20,12 @@ def integer(variables: Variables, name: str) -> int | None:
     if not text:
         return None
     if not re.fullmatch(r"-?\d{1,18}", text):
-        shown = text if len(text) <= 40 else f"{text[:40]}..."
-        raise ValueError(f"{name} is {shown!r}, which is not a number of at most 18 digits")
+        raise ValueError(f"{name} is {_shown(text)}, which is not a number of at most 18 digits")
     return int(text)
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 40 else f"{text[:40]}...")
 
 
 def _place(variables: Variables, rank: str, size: str) -> Facts | None:
@@ -122,12 +125,12 @@ def slurm(variables: Variables) -> Facts | None:
     if facts is None:
         return None
     node = integer(variables, "SLURM_NODEID")
-    per_node = tasks_per_node(variables.get("SLURM_STEP_TASKS_PER_NODE", ""))
+    runs = tasks_per_node(variables.get("SLURM_STEP_TASKS_PER_NODE", ""))
     return {
         **facts,
         "launch_id": f"slurm-{variables.get('SLURM_JOB_ID', '')}.{variables.get('SLURM_STEP_ID', '')}",
         "local_rank": integer(variables, "SLURM_LOCALID"),
-        "local_size": per_node[node] if node is not None and node < len(per_node) else None,
+        "local_size": None if node is None else tasks_on(node, runs),
         "node_rank": node,
         "restart_count": integer(variables, "SLURM_RESTART_COUNT"),
         "first_host": first_host(variables.get("SLURM_STEP_NODELIST", "")),
@@ -144,15 +147,29 @@ READERS: dict[str, Callable[[Variables], Facts | None]] = {
 }
 
 
-def tasks_per_node(text: str) -> list[int]:
-    """Slurm's short form of a list: "2(x3),1" is [2, 2, 2, 1]. ValueError for anything else; "" is []."""
-    counts: list[int] = []
+def tasks_per_node(text: str) -> list[tuple[int, int]]:
+    """Slurm's short form of a list, as tasks of a node and how many such nodes follow each other: "2(x3),1" is
+    [(2, 3), (1, 1)]. ValueError for anything else; "" is [].
+
+    It is not written out: a garbled number of nodes would take all memory.
+    """
+    runs = []
     for part in text.split(",") if text else []:
-        match = re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", part.strip())
+        match = re.fullmatch(r"(\d{1,18})(?:\(x(\d{1,18})\))?", part.strip())
         if match is None:
-            raise ValueError(f"SLURM_STEP_TASKS_PER_NODE is {text!r}, which is not a list like 2(x3),1")
-        counts += [int(match[1])] * int(match[2] or 1)
-    return counts
+            raise ValueError(f"SLURM_STEP_TASKS_PER_NODE is {_shown(text)}, which is not a list like 2(x3),1")
+        runs.append((int(match[1]), int(match[2] or 1)))
+    return runs
+
+
+def tasks_on(node: int, runs: list[tuple[int, int]]) -> int | None:
+    """How many tasks a node has, counted from 0; None if the list tells nothing of it."""
+    last = -1
+    for tasks, nodes in runs:
+        if last < node <= last + nodes:
+            return tasks
+        last += nodes
+    return None
 
 
 def first_host(text: str) -> str | None:
