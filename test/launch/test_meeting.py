@@ -11,6 +11,7 @@ from datetime import timedelta
 
 import pytest
 import torch.distributed as dist
+from harness.descriptors import free_descriptors
 from harness.settings import rounds
 from processes import LIMIT, coordinators, fresh_launch, in_ranks, info
 
@@ -181,6 +182,17 @@ def test_a_deaf_stranger_in_an_agents_place_is_recognised(monkeypatch):
         started = below_an_agent(monkeypatch, port)
         with pytest.raises(ConnectionError, match=f"holds 127.0.0.1:{port} but did not answer as a store"):
             Coordinator(started, timeout=timedelta(seconds=0.3))
+
+
+def test_who_has_no_descriptor_left_blames_no_port_and_no_host():
+    """Rank 0, which would serve the store: 24 ports are drawn, and none of them is held by others."""
+    started = info(0, 2, fresh_launch())
+    with free_descriptors(0):
+        assert str(resolve("127.0.0.1")) == "127.0.0.1" and str(resolve("::1")) == "::1"
+        for call in (lambda: Coordinator(started, timeout=LIMIT), hold_port, lambda: resolve("localhost")):
+            with pytest.raises(OSError, match="Too many open files") as caught:
+                call()
+            assert not isinstance(caught.value, ConnectionError)
 
 
 def test_an_unknown_host_is_named(monkeypatch):

@@ -6,7 +6,6 @@ import contextlib
 import gc
 import json
 import os
-import resource
 import secrets
 import socket
 import subprocess
@@ -16,6 +15,7 @@ import time
 
 import pytest
 import torch.distributed as dist
+from harness.descriptors import free_descriptors
 from harness.interrupt import Interrupt
 from processes import LIMIT, fresh_launch, in_ranks, info
 
@@ -115,21 +115,6 @@ def wait_until_opened(expected):
             return
         gc.collect()
     assert opened() == expected
-
-
-@contextlib.contextmanager
-def free_descriptors(number):
-    """All that this process may have are taken, but for so many."""
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.ExitStack() as taken:
-        highest = max(map(int, os.listdir("/proc/self/fd")))
-        while (latest := taken.enter_context(open(os.devnull)).fileno()) < highest:
-            pass  # no gap below
-        resource.setrlimit(resource.RLIMIT_NOFILE, (latest + 1 + number, limits[1]))
-        try:
-            yield
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 @pytest.mark.parametrize("number", [0, 1])  # not even its memory; its memory and no socket

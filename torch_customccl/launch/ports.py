@@ -39,10 +39,17 @@ def hold_port(host: str | None = None, port: int = 0) -> socket.socket:
 
 
 def resolve(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """The address of a name, IPv4 where there is one. ConnectionError if it is unknown."""
+    """The address of a name, IPv4 where there is one. ConnectionError if it is unknown.
+
+    An address is not looked up: that takes a descriptor, and may take a name server's time. Any other OSError is want
+    of something in this process, and says nothing about the host.
+    """
+    with contextlib.suppress(ValueError):
+        if "%" not in host:  # of one with an interface only the address is wanted
+            return ipaddress.ip_address(host)
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:  # a label of more than 63 letters is no name at all
+    except (socket.gaierror, UnicodeError) as error:  # a label of more than 63 letters is no name at all
         raise ConnectionError(f"this machine knows no host {host!r}: {error}") from error
     addresses = sorted({str(entry[4][0]).partition("%")[0] for entry in found}, key=lambda text: ":" in text)
     return ipaddress.ip_address(addresses[0])
