@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import stat
@@ -22,6 +23,9 @@ NOT_ITS_OWNER = -1  # the rank of a process that runs no server, whoever a URI s
 # To connect to the server of this very process. Nobody else has a part in it, but torch asks the name servers for the
 # name of the address first, and a question that is lost takes 5 s.
 _OWN_SERVER = timedelta(seconds=60)
+# What torch opens for the first server of a process and its own connection to it (11, seen with torch 2.13), and one
+# for somebody else to connect. Where it gets some but not all, it tries for _OWN_SERVER to make its connection.
+_DESCRIPTORS = 12
 
 
 def poll(look: Callable[[], T | None], limit: timedelta) -> T | None:
@@ -39,7 +43,8 @@ def serve_store(
 
     With port 0 the system chooses a free one, and `.port` of the result says which: nobody can take it in between. The
     socket is taken over: the caller may close its own object. The server ends with the last reference to the store.
-    `timeout` is the store's, for what it is asked. Raises ValueError for a socket that is not bound, or not of TCP.
+    `timeout` is the store's, for what it is asked. Raises ValueError for a socket that is not bound, or not of TCP,
+    OSError when this process has not the descriptors that a server takes.
     """
     checked_timeout(timeout, "a store")
     if not isinstance(listener, socket.socket | None):
@@ -50,6 +55,7 @@ def serve_store(
     if listener.type != socket.SOCK_STREAM or not isinstance(bound, tuple) or not bound[1]:
         raise ValueError(f"customccl: a store needs a TCP socket that is bound to a port, not one at {bound!r}")
     listener.listen()
+    _check_descriptors(listener)
     host, descriptor = str(bound[0]), socket.dup(listener.fileno())
     store = dist.TCPStore(
         {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host),
@@ -61,6 +67,19 @@ def serve_store(
     )
     store.set_timeout(timeout)
     return store
+
+
+def _check_descriptors(some: socket.socket) -> None:
+    with contextlib.ExitStack() as taken:
+        try:
+            for _ in range(_DESCRIPTORS):
+                taken.enter_context(some.dup())
+        except OSError as error:
+            raise OSError(
+                error.errno,
+                f"customccl: the server of a store takes {_DESCRIPTORS} descriptors, and this process cannot have as "
+                f"many ({error.strerror}). Close some, or raise the limit (ulimit -n)",
+            ) from error
 
 
 def open_store(

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 import pytest
 import torch
+from harness.descriptors import free_descriptors
 from harness.rank import hear_parent, tell_parent
 from shared import LIMIT
 
@@ -108,6 +109,29 @@ def test_a_socket_that_is_not_bound_is_refused():
     with socket.socket(type=socket.SOCK_DGRAM) as datagrams, pytest.raises(ValueError, match="needs a TCP socket"):
         datagrams.bind(("127.0.0.1", 0))
         serve_store(datagrams, timeout=LIMIT)
+
+
+@pytest.mark.parametrize("number", [0, 2, 9, 11])
+def test_a_server_that_lacks_descriptors_is_refused(number):
+    """With 2 torch says that it has no loop; with 9 it would try for a minute to connect to its own server."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        with (
+            free_descriptors(number),
+            pytest.raises(OSError, match=r"takes 12 descriptors, .*Too many"),
+        ):
+            serve_store(listener, timeout=LIMIT)
+        serve_store(listener, timeout=LIMIT).set("key", "value")
+
+
+def test_a_server_needs_no_more_descriptors_than_it_asks_for(ranks):
+    def body(rank, size):
+        with socket.create_server(("127.0.0.1", 0)) as listener, free_descriptors(12):
+            store = serve_store(listener, timeout=LIMIT)
+            with socket.create_connection(("127.0.0.1", store.port)):
+                store.set("key", "value")
+            return store.get("key")
+
+    assert ranks(1, fresh=True, init=False).run(body) == [b"value"]
 
 
 def test_a_file_in_a_folder_that_is_not_there_is_refused_at_once(tmp_path):
