@@ -29,6 +29,14 @@ def as_guest(name):
     return Change(keys, name, 2, MEMBERS, "guest", LIMIT)
 
 
+def met(made, members):
+    """What is prepared, when all have met; if they must meet again, they wait for nobody for long."""
+    change = made.prepare(members)
+    change.wait()
+    assert made.prepare(members, timeout=SHORT) is change
+    return change
+
+
 def unchanged(made):
     """The group works as it did, and can have another membership."""
     assert made.membership == 1 and total(made) == 3.0
@@ -97,14 +105,16 @@ def test_what_one_gave_up_before_nobody_commits(ranks):
             store().set("given up", "")
             return None
         with group(rank, 2, "given up before") as made:
-            made.prepare(MEMBERS, timeout=SHORT).wait()
+            met(made, MEMBERS)
             made.barrier()
             store().set("both are ready", "") if rank == 0 else None
             wait_for(store(), "given up")
             return error_of(made.commit), unchanged(made)
 
     for raised, after in ranks(3).run(body)[:2]:
-        assert raised.is_a("DistBackendError") and "guest did not come within" in raised.text, raised
+        assert raised.is_a("DistBackendError") and "guest" in raised.text and "did not come within" in raised.text, (
+            raised
+        )
         assert after == UNCHANGED
 
 
@@ -115,9 +125,9 @@ def test_a_new_member_does_not_decide_for_the_present_ones(ranks):
                 store().set("joined", "")
                 return error_of(total, made)
         with group(rank, 2, "present ones decide") as made:
-            change = made.prepare(MEMBERS, timeout=SHORT)
-            change.wait()
+            change = met(made, MEMBERS)
             wait_for(store(), "joined")
+            made.barrier()  # both have seen that all have met
             if rank == 1:
                 change.drop()
             made.barrier()
@@ -147,12 +157,13 @@ def test_nobody_commits_before_all_others_have_met(ranks):
 
             group_attempt.meet = meets
             try:
-                change = made.prepare(SWAPPED, timeout=SHORT)
+                change = made.prepare(SWAPPED)
                 if rank == 0:
                     wait_for(at, "0 has met")
                     for _ in range(200):
                         at.check(["time passes"])
                         assert not change.ready()
+                    assert made.prepare(SWAPPED, timeout=SHORT) is change
                     at.set("looked", "")
                 raised = error_of(made.commit)
             finally:
@@ -201,8 +212,7 @@ def test_who_finds_that_it_was_given_up_waits_for_others_rather_than_meet_there_
 
     def body(rank, size):
         with group(rank, size, "nobody shows it") as made:
-            change = made.prepare(SWAPPED, timeout=SHORT)
-            change.wait()
+            change = met(made, SWAPPED)
             made.barrier()
             assert rank == 1 or change._outcome.decide(DROPPED)
             made.barrier()

@@ -74,10 +74,13 @@ def test_handlers_run_while_a_large_message_comes_and_it_is_kept(ranks, whole):
             tell_parent("handler")
             raises()
 
+        def receives():
+            made.barrier()
+            made.recv_message(1)
+
         with handled_by(handler):
             tell_parent("ready")
-            made.barrier()
-            raised = error_of(made.recv_message, 1)
+            raised = error_of(receives)
         got, other = made.recv_message(1)
         assert torch.equal(got, value[0]) and other == value[1]
         assert made.recv_message(1) == "second"
@@ -92,7 +95,8 @@ def test_handlers_run_while_a_large_message_comes_and_it_is_kept(ranks, whole):
     workers.send_signal(0, signal.SIGUSR1)
     workers.wait_for(0, "handler", LIMIT.total_seconds() / 2)
     workers.send_signal(1, signal.SIGCONT)
-    assert workers.finish()[0].value.is_a("FromHandlerError")
+    outcome = workers.finish()[0]
+    assert outcome.value.is_a("FromHandlerError"), outcome
 
 
 def test_the_main_thread_of_a_forked_child_is_the_one_that_forked(ranks):
