@@ -112,15 +112,16 @@ def test_a_socket_that_is_not_bound_is_refused():
 
 
 @pytest.mark.parametrize("number", [0, 2, 9, 11])
-def test_a_server_that_lacks_descriptors_is_refused(number):
+def test_a_server_that_lacks_descriptors_is_refused(ranks, number):
     """With 2 torch says that it has no loop; with 9 it would try for a minute to connect to its own server."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        with (
-            free_descriptors(number),
-            pytest.raises(OSError, match=r"takes 12 descriptors, .*Too many"),
-        ):
-            serve_store(listener, timeout=LIMIT)
-        serve_store(listener, timeout=LIMIT).set("key", "value")
+
+    def body(rank, size):
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            with free_descriptors(number), pytest.raises(OSError, match=r"takes 12 descriptors, .*Too many open files"):
+                serve_store(listener, timeout=LIMIT)
+            serve_store(listener, timeout=LIMIT).set("key", "value")
+
+    ranks(1, fresh=True, init=False).run(body)
 
 
 def test_a_server_needs_no_more_descriptors_than_it_asks_for(ranks):

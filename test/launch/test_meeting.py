@@ -184,15 +184,19 @@ def test_a_deaf_stranger_in_an_agents_place_is_recognised(monkeypatch):
             Coordinator(started, timeout=timedelta(seconds=0.3))
 
 
-def test_who_has_no_descriptor_left_blames_no_port_and_no_host():
+def test_who_has_no_descriptor_left_blames_no_port_and_no_host(ranks):
     """Rank 0, which would serve the store: 24 ports are drawn, and none of them is held by others."""
-    started = info(0, 2, fresh_launch())
-    with free_descriptors(0):
-        assert str(resolve("127.0.0.1")) == "127.0.0.1" and str(resolve("::1")) == "::1"
-        for call in (lambda: Coordinator(started, timeout=LIMIT), hold_port, lambda: resolve("localhost")):
-            with pytest.raises(OSError, match="Too many open files") as caught:
-                call()
-            assert not isinstance(caught.value, ConnectionError)
+
+    def body(rank, size, launch):
+        started = info(0, 2, launch)
+        with free_descriptors(0):
+            assert str(resolve("127.0.0.1")) == "127.0.0.1" and str(resolve("::1")) == "::1"
+            for call in (lambda: Coordinator(started, timeout=LIMIT), hold_port, lambda: resolve("localhost")):
+                with pytest.raises(OSError, match="Too many open files") as caught:
+                    call()
+                assert not isinstance(caught.value, ConnectionError)
+
+    ranks(1, fresh=True, init=False).run(body, fresh_launch())
 
 
 def test_an_unknown_host_is_named(monkeypatch):

@@ -118,28 +118,34 @@ def wait_until_opened(expected):
 
 
 @pytest.mark.parametrize("number", [0, 1])  # not even its memory; its memory and no socket
-def test_a_page_that_lacks_descriptors_leaves_nothing_open(number):
-    before = opened()
-    with free_descriptors(number), pytest.raises(OSError, match="Too many open files"):
-        Page()
-    wait_until_opened(before)
+def test_a_page_that_lacks_descriptors_leaves_nothing_open(ranks, number):
+    def body(rank, size):
+        before = opened()
+        with free_descriptors(number), pytest.raises(OSError, match="Too many open files"):
+            Page()
+        wait_until_opened(before)
+
+    ranks(1, fresh=True, init=False).run(body)
 
 
 @pytest.mark.parametrize("shown", [False, True])
-def test_a_page_without_a_descriptor_for_who_asks_waits_for_one_or_its_end(shown):
-    before = opened()
-    with socket.socket(socket.AF_UNIX) as line:
-        line.settimeout(LIMIT.total_seconds())
-        with free_descriptors(2):
-            page = Page()
-            line.connect("\0" + page.name)
-            if not shown:
+def test_a_page_without_a_descriptor_for_who_asks_waits_for_one_or_its_end(ranks, shown):
+    def body(rank, size):
+        before = opened()
+        with socket.socket(socket.AF_UNIX) as line:
+            line.settimeout(LIMIT.total_seconds())
+            with free_descriptors(2):
+                page = Page()
+                line.connect("\0" + page.name)
+                if not shown:
+                    page.close()
+            if shown:
+                _, [memory], _, _ = socket.recv_fds(line, 1, 1)
+                os.close(memory)
                 page.close()
-        if shown:
-            _, [memory], _, _ = socket.recv_fds(line, 1, 1)
-            os.close(memory)
-            page.close()
-    wait_until_opened(before)
+        wait_until_opened(before)
+
+    ranks(1, fresh=True, init=False).run(body)
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # some come in its __del__

@@ -1,4 +1,4 @@
-"""A process that has few descriptors left."""
+"""A process that has few descriptors left: a fresh one, in which nothing of other tests ends and gives some back."""
 
 from __future__ import annotations
 
