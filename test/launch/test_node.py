@@ -148,20 +148,22 @@ def test_a_page_without_a_descriptor_for_who_asks_waits_for_one_or_its_end(ranks
     ranks(1, fresh=True, init=False).run(body)
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # some come in its __del__
-def test_an_interrupt_anywhere_leaves_no_page_open():
-    files = ("launch/node.py", "launch/coordinator.py")
-    Coordinator(info(0, 1, fresh_launch()), timeout=LIMIT)  # what is loaded at the first use
-    before = opened()
-    interrupted = True
-    number = 0
-    while interrupted:
-        number += 1
-        with (
-            contextlib.suppress(KeyboardInterrupt),
-            Interrupt(number, files, ("call", "return", "c_return")) as interrupt,
-        ):
-            Coordinator(info(0, 1, fresh_launch()), timeout=LIMIT)
-        interrupted = interrupt.left <= 0
-        wait_until_opened(before)
-    assert number > 20  # else nothing was interrupted
+def test_an_interrupt_anywhere_leaves_no_page_open(ranks):
+    def body(rank, size):
+        files = ("launch/node.py", "launch/coordinator.py")
+        Coordinator(info(0, 1, fresh_launch()), timeout=LIMIT)  # what is loaded at the first use
+        before = opened()
+        interrupted = True
+        number = 0
+        while interrupted:
+            number += 1
+            with (
+                contextlib.suppress(KeyboardInterrupt),
+                Interrupt(number, files, ("call", "return", "c_return")) as interrupt,
+            ):
+                Coordinator(info(0, 1, fresh_launch()), timeout=LIMIT)
+            interrupted = interrupt.left <= 0
+            wait_until_opened(before)
+        assert number > 20  # else nothing was interrupted
+
+    ranks(1, fresh=True, init=False).run(body)
