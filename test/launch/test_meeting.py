@@ -7,6 +7,7 @@ import gc
 import os
 import socket
 import threading
+import time
 from datetime import timedelta
 
 import pytest
@@ -42,17 +43,31 @@ def stranger(answer, port=0):
         each.close()
 
 
+def drip(line):
+    """Never a whole line, and never silent for long. How many bytes it sent before the other side hung up."""
+    sent = 0
+    with contextlib.suppress(OSError):
+        while True:
+            line.sendall(b".")
+            sent += 1
+            time.sleep(0.05)
+    return sent
+
+
 STRANGERS = {
     "hangs up": (lambda line: line.close(), "hung up|broke the connection off"),
     "speaks first": (lambda line: line.sendall(b"SSH-2.0-OpenSSH_9.2\r\n"), "no rank 0 of customccl .it said 'SSH-2.0"),
     "echoes": (lambda line: line.sendall(line.recv(300)), "no rank 0 of customccl"),
     "a web server": (lambda line: line.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "it said 'HTTP/1.1 400"),
+    "drips": (drip, r"did not answer within 1 s"),
 }
 
 
 @pytest.mark.parametrize("kind", STRANGERS)
-def test_a_stranger_at_the_port_is_recognised(kind):
+def test_a_stranger_at_the_port_is_recognised(kind, monkeypatch):
     answer, says = STRANGERS[kind]
+    if kind == "drips":
+        monkeypatch.setattr(door, "PATIENCE_S", 1.0)
     with stranger(answer) as port, pytest.raises(ConnectionError, match=f"did not find its rank 0: .*({says})"):
         Coordinator(info(1, 2, fresh_launch(), master_port=port), timeout=LIMIT)
 
@@ -74,6 +89,15 @@ class OutdatedBoard:
 
     def wait_until_looked_at(self):
         assert self._was_seen.wait(60)
+
+
+def test_a_stranger_who_drips_at_the_door_is_sent_away(monkeypatch):
+    monkeypatch.setattr(door, "PATIENCE_S", 0.2)
+    listener = hold_port()
+    opened = door.Door(listener, "launch", 1)
+    with socket.create_connection(listener.getsockname()) as line:
+        assert drip(line) < 100  # the longest line that a door reads takes more
+    opened.close()
 
 
 def test_who_finds_a_rank_0_that_gave_up_looks_again(monkeypatch):

@@ -16,9 +16,11 @@ import re
 import socket
 import socketserver
 import threading
+import time
 
 MARK = "customccl-door 1"
 PATIENCE_S = 10.0  # for one answer: a starting rank 0 on a crowded machine is slow, but not that slow
+_LONGEST_LINE = 300  # bytes
 
 
 class ForeignError(ConnectionError):
@@ -64,12 +66,11 @@ class Door(socketserver.ThreadingTCPServer):
 
 
 class _Knock(socketserver.StreamRequestHandler):
-    timeout = PATIENCE_S
     server: Door
 
     def handle(self) -> None:
         try:
-            line = self.rfile.readline(200).decode(errors="replace")
+            line = _read_line(self.connection, time.monotonic() + PATIENCE_S)
             match = re.fullmatch(MARK + r" ([0-9a-f]{32}) ([0-9a-f]{64}) (\d+)\n", line)
             if match:
                 digest = proof(self.server.launch_key, match[1])
@@ -87,10 +88,11 @@ def knock(host: str, port: int, launch_key: str, nonce: str, rank: int, limit_s:
     nobody is there.
     """
     limit = max(0.1, min(limit_s, PATIENCE_S))
+    deadline = time.monotonic() + limit
     with socket.create_connection((host, port), timeout=limit) as line:
         try:
             line.sendall(f"{MARK} {nonce} {proof(launch_key)} {rank}\n".encode())
-            answer = _one_line(line)
+            answer = _read_line(line, deadline)
         except TimeoutError as error:
             raise ForeignError(f"somebody holds {host}:{port} but did not answer within {limit:g} s") from error
         except OSError as error:
@@ -106,10 +108,15 @@ def knock(host: str, port: int, launch_key: str, nonce: str, rank: int, limit_s:
     return int(match[2])
 
 
-def _one_line(line: socket.socket) -> str:
+def _read_line(line: socket.socket, deadline: float) -> str:
+    """What the other side says, up to the end of a line. TimeoutError at `deadline`, also if it drips."""
     got = b""
-    while not got.endswith(b"\n") and len(got) < 300:
-        more = line.recv(300)
+    while not got.endswith(b"\n") and len(got) < _LONGEST_LINE:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the line did not end in time")
+        line.settimeout(left)
+        more = line.recv(_LONGEST_LINE)
         if not more:
             break
         got += more
