@@ -16,9 +16,10 @@ from harness.descriptors import free_descriptors
 from harness.settings import rounds
 from processes import LIMIT, coordinators, fresh_launch, in_ranks, info
 
-from torch_customccl.launch import Coordinator, LaunchInfo, door
+from torch_customccl.launch import Coordinator, LaunchInfo, door, entrance, store_client
 from torch_customccl.launch import meeting as meeting_module
-from torch_customccl.launch.meeting import forget, launch_key, meet
+from torch_customccl.launch.meeting import forget, meet
+from torch_customccl.launch.places import launch_key
 from torch_customccl.launch.ports import drawn_ports, hold_port, own_addresses, resolve
 
 
@@ -201,7 +202,7 @@ def test_an_agent_that_is_not_there_is_awaited_until_the_limit(monkeypatch):
 
 
 def test_a_deaf_stranger_in_an_agents_place_is_recognised(monkeypatch):
-    monkeypatch.setattr(meeting_module, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(store_client, "PATIENCE_S", 0.2)
     with stranger(lambda line: None) as port:
         started = below_an_agent(monkeypatch, port)
         with pytest.raises(ConnectionError, match=f"holds 127.0.0.1:{port} but did not answer as a store"):
@@ -238,7 +239,7 @@ def test_a_crowd_of_strangers_is_counted(monkeypatch):
     def knock(host, port, *_):
         raise door.ForeignError(f"somebody at {port}")
 
-    monkeypatch.setattr(meeting_module, "knock", knock)
+    monkeypatch.setattr(entrance, "knock", knock)
     with pytest.raises(TimeoutError) as caught:
         Coordinator(info(1, 2, "a crowd"), timeout=timedelta(milliseconds=100))  # 24 different ports
     assert str(caught.value).count("somebody at") == 3 and "; 21 more strangers." in str(caught.value)
