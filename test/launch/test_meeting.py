@@ -96,6 +96,7 @@ def test_a_stranger_who_drips_at_the_door_is_sent_away(monkeypatch):
     monkeypatch.setattr(door, "PATIENCE_S", 0.2)
     listener = hold_port()
     opened = door.Door(listener, "launch", 1)
+    opened.open()
     with socket.create_connection(listener.getsockname()) as line:
         assert drip(line) < 100  # the longest line that a door reads takes more
     opened.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 import time
@@ -11,6 +12,7 @@ import pytest
 from processes import LIMIT, fresh_launch, in_ranks, info
 
 from torch_customccl.launch import Coordinator, door
+from torch_customccl.launch import meeting as meeting_module
 from torch_customccl.launch.entrance import enter
 from torch_customccl.launch.meeting import forget, meet
 from torch_customccl.launch.ports import hold_port
@@ -24,6 +26,7 @@ def served():
     """A door, and `come(nonce)`: rank 1 knocks there. Gives the line that keeps its place."""
     listener = hold_port()
     opened = door.Door(listener, "a launch", 4711)
+    opened.open()
 
     def come(nonce):
         port, line = door.knock(*listener.getsockname(), "a launch", nonce, 1, 60.0)
@@ -100,3 +103,43 @@ def test_who_was_killed_is_replaced_while_rank_0_waits(ranks):
     assert (
         in_ranks(2, lambda rank: Coordinator(info(rank, 2, launch), timeout=LIMIT).allgather(b"!")) == [[b"!"] * 2] * 2
     )
+
+
+def interrupted(function, *, before):
+    """Calls `function`; a Ctrl-C comes just before, or when it has done its work."""
+
+    def call(*arguments):
+        if not before:
+            function(*arguments)  # what it gives is lost
+        raise KeyboardInterrupt
+
+    return call
+
+
+INTERRUPTS = {
+    "when the store is served": (meeting_module, "_open_store", False),
+    "when the meeting is made": (meeting_module, "_meet", False),
+    "before the door is open": (door.Door, "open", True),
+    "when the door is open": (door.Door, "open", False),
+    "before the door is closed": (door.Door, "close", True),
+    "when the door is closed": (door.Door, "close", False),
+}
+
+
+@pytest.mark.parametrize("moment", INTERRUPTS)
+def test_an_interrupt_of_rank_0_leaves_no_door_that_keeps_the_next_attempt_out(moment, monkeypatch):
+    place, name, before = INTERRUPTS[moment]
+    launch = fresh_launch() + os.urandom(4).hex()
+    with hold_port() as probe:
+        port = probe.getsockname()[1]
+    threads = set(threading.enumerate())
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(place, name, interrupted(getattr(place, name), before=before))
+        Coordinator(info(0, 2, launch, master_port=port), timeout=SHORT)
+    gc.collect()
+
+    def body(rank):
+        return Coordinator(info(rank, 2, launch, master_port=port), timeout=LIMIT).allgather(b"%d" % rank)
+
+    assert in_ranks(2, body) == [[b"0", b"1"]] * 2
+    assert not [thread for thread in set(threading.enumerate()) - threads if thread.name == "customccl-door"]

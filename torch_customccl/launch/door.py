@@ -49,15 +49,26 @@ class Door:
         self._lines: dict[int, list[tuple[str, socket.socket]]] = {}  # who was let in: nonce and line, by rank
         self._lock = threading.Lock()
         self._closed = False
-        self._thread = threading.Thread(target=self._serve, name="customccl-door", daemon=True)
-        self._thread.start()
+        self._thread: threading.Thread | None = None
+
+    def open(self) -> None:
+        """Answers from now on. Once more does no harm.
+
+        Apart from the making, so that an interrupt can leave no thread with a door that nobody else knows of. One in
+        here, with the thread started and not noted, lets the next call start a second: both answer, and both end.
+        """
+        if self._thread is None:
+            thread = threading.Thread(target=self._serve, name="customccl-door", daemon=True)
+            thread.start()
+            self._thread = thread
 
     def close(self) -> None:
-        """Answers nobody any more, and lets go of the port."""
+        """Answers nobody any more, and lets go of the port. Once more ends what an interrupt left."""
         self._closed = True
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread
-        self._thread.join()
+        if self._thread is not None:
+            self._thread.join()
         self._listener.close()
         with self._lock:
             for _, line in itertools.chain(*self._lines.values()):

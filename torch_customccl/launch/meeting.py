@@ -52,6 +52,12 @@ class Meeting:
     ) -> None:
         self.info, self.store, self.door, self.line = info, store, door, line
         self.boards: deque[Board] = deque(maxlen=16)  # the latest: what came before has been read
+        self.given_up = False
+
+    def open_door(self) -> None:
+        """Those who knock are answered, if this is rank 0. Once more does no harm."""
+        if self.door is not None:
+            self.door.open()
 
     def all_are_in(self) -> None:
         """Nobody will knock any more. The store lives as long as this process."""
@@ -91,15 +97,21 @@ def meet(info: LaunchInfo, timeout: timedelta) -> Meeting:
     key = os.getpid(), info  # a forked child must not speak on its parent's connection
     with _lock:
         found = _meetings.get(key)
-    if found is not None:
-        return found
-    made = _meet(info, time.monotonic() + timeout.total_seconds(), timeout)
-    with _lock:
-        return _meetings.setdefault(key, made)
+    if found is not None and found.given_up:  # an interrupt kept it from being forgotten
+        forget(found)
+        found = None
+    if found is None:
+        made = _meet(info, time.monotonic() + timeout.total_seconds(), timeout)
+        with _lock:
+            found = _meetings.setdefault(key, made)
+    # Only now, when the next attempt would find it: an interrupt leaves no door that is open and that nobody closes.
+    found.open_door()
+    return found
 
 
 def forget(meeting: Meeting) -> None:
     """The ranks did not all come: who tries again meets anew."""
+    meeting.given_up = True  # first, and taken out last: an interrupt in between leaves the rest to the next attempt
     meeting.close_door()
     with _lock:
         for key in [key for key, known in _meetings.items() if known is meeting]:
