@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-import socket
 import threading
 import time
 from datetime import timedelta
@@ -15,33 +14,12 @@ import torch.distributed as dist
 from harness.descriptors import free_descriptors
 from harness.settings import rounds
 from processes import LIMIT, coordinators, fresh_launch, in_ranks, info
+from strangers import stranger
 
 from torch_customccl.launch import Coordinator, LaunchInfo, door, entrance, store_client
-from torch_customccl.launch import meeting as meeting_module
 from torch_customccl.launch.meeting import forget, meet
 from torch_customccl.launch.places import launch_key
 from torch_customccl.launch.ports import drawn_ports, hold_port, own_addresses, resolve
-
-
-@contextlib.contextmanager
-def stranger(answer, port=0):
-    """Somebody who holds a port and does `answer(connection)` with who connects. Gives the port."""
-    listener = hold_port(port=port)
-    connections = []
-
-    def serve():
-        with contextlib.suppress(OSError):
-            while True:
-                connections.append(listener.accept()[0])
-                answer(connections[-1])
-
-    thread = threading.Thread(target=serve, daemon=True)
-    thread.start()
-    yield listener.getsockname()[1]
-    listener.shutdown(socket.SHUT_RDWR)
-    thread.join()
-    for each in [listener, *connections]:
-        each.close()
 
 
 def drip(line):
@@ -71,50 +49,6 @@ def test_a_stranger_at_the_port_is_recognised(kind, monkeypatch):
         monkeypatch.setattr(door, "PATIENCE_S", 1.0)
     with stranger(answer) as port, pytest.raises(ConnectionError, match=f"did not find its rank 0: .*({says})"):
         Coordinator(info(1, 2, fresh_launch(), master_port=port), timeout=LIMIT)
-
-
-class OutdatedBoard:
-    """A launcher's board that first tells where rank 0 was in an attempt that failed."""
-
-    def __init__(self, port):
-        self._places, self._was_seen = [f"{port}@127.0.0.1"], threading.Event()
-
-    def publish(self, name, value, limit_s):
-        self._places.append(value)
-
-    def lookup(self, name, limit_s):
-        if not self._was_seen.is_set():
-            self._was_seen.set()
-            return self._places[0]
-        return self._places[-1]
-
-    def wait_until_looked_at(self):
-        assert self._was_seen.wait(60)
-
-
-def test_a_stranger_who_drips_at_the_door_is_sent_away(monkeypatch):
-    monkeypatch.setattr(door, "PATIENCE_S", 0.2)
-    listener = hold_port()
-    opened = door.Door(listener, "launch", 1)
-    opened.open()
-    with socket.create_connection(listener.getsockname()) as line:
-        assert drip(line) < 100  # the longest line that a door reads takes more
-    opened.close()
-
-
-def test_who_finds_a_rank_0_that_gave_up_looks_again(monkeypatch):
-    """Its door hangs up on who stands before it."""
-    launch = fresh_launch()
-    with stranger(STRANGERS["hangs up"][0]) as port:
-        board = OutdatedBoard(port)
-        monkeypatch.setattr(meeting_module, "_launchers_board", lambda info: board)
-
-        def rank(number):
-            if number == 0:
-                board.wait_until_looked_at()
-            Coordinator(info(number, 2, launch), timeout=LIMIT).barrier()
-
-        assert in_ranks(2, rank) == [None, None]
 
 
 def test_a_deaf_stranger_is_recognised(monkeypatch):
@@ -203,7 +137,7 @@ def test_an_agent_that_is_not_there_is_awaited_until_the_limit(monkeypatch):
 
 
 def test_a_deaf_stranger_in_an_agents_place_is_recognised(monkeypatch):
-    monkeypatch.setattr(store_client, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(store_client, "_LEAST_S", 0.2)
     with stranger(lambda line: None) as port:
         started = below_an_agent(monkeypatch, port)
         with pytest.raises(ConnectionError, match=f"holds 127.0.0.1:{port} but did not answer as a store"):

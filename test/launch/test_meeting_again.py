@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import threading
@@ -9,13 +10,17 @@ import time
 from datetime import timedelta
 
 import pytest
+import torch.distributed as dist
 from processes import LIMIT, fresh_launch, in_ranks, info
+from strangers import stranger
 
 from torch_customccl.launch import Coordinator, door
 from torch_customccl.launch import meeting as meeting_module
 from torch_customccl.launch.entrance import enter
 from torch_customccl.launch.meeting import forget, meet
+from torch_customccl.launch.places import launch_key
 from torch_customccl.launch.ports import hold_port
+from torch_customccl.launch.store_client import AbsentError, connect_store
 
 SHORT = timedelta(milliseconds=300)
 NONCES = [digit * 32 for digit in "abc"]
@@ -143,3 +148,75 @@ def test_an_interrupt_of_rank_0_leaves_no_door_that_keeps_the_next_attempt_out(m
 
     assert in_ranks(2, body) == [[b"0", b"1"]] * 2
     assert not [thread for thread in set(threading.enumerate()) - threads if thread.name == "customccl-door"]
+
+
+class OutdatedBoard:
+    """A launcher's board that first tells where rank 0 was in an attempt that failed."""
+
+    def __init__(self, port):
+        self._places, self._was_seen = [f"{port}@127.0.0.1"], threading.Event()
+
+    def publish(self, name, value, limit_s):
+        self._places.append(value)
+
+    def lookup(self, name, limit_s):
+        if not self._was_seen.is_set():
+            self._was_seen.set()
+            return self._places[0]
+        return self._places[-1]
+
+    def wait_until_looked_at(self):
+        assert self._was_seen.wait(60)
+
+
+def closing_door(launch):
+    """It hangs up on who stands before it."""
+    return stranger(lambda line: line.close())
+
+
+@contextlib.contextmanager
+def door_without_a_store(launch):
+    """As of a rank 0 that gives up, or dies, when it has answered."""
+    with hold_port() as gone:
+        store_port = gone.getsockname()[1]
+    listener = hold_port()
+    opened = door.Door(listener, launch_key(info(0, 2, launch)), store_port)
+    opened.open()
+    yield listener.getsockname()[1]
+    opened.close()
+
+
+@pytest.mark.parametrize("left", [closing_door, door_without_a_store])
+def test_who_finds_a_rank_0_that_gave_up_looks_again(left, monkeypatch):
+    launch = fresh_launch()
+    with left(launch) as port:
+        board = OutdatedBoard(port)
+        monkeypatch.setattr(meeting_module, "_launchers_board", lambda info: board)
+
+        def rank(number):
+            if number == 0:
+                board.wait_until_looked_at()
+            Coordinator(info(number, 2, launch), timeout=LIMIT).barrier()
+
+        assert in_ranks(2, rank) == [None, None]
+
+
+def test_who_is_gone_is_no_stranger_and_is_not_waited_for():
+    with hold_port() as gone:
+        port = gone.getsockname()[1]
+    with pytest.raises(AbsentError, match=f"no store at 127.0.0.1:{port}: .*refused"):
+        connect_store("127.0.0.1", port, LIMIT, time.monotonic() + 60)
+
+
+def test_a_store_is_connected_to_in_what_is_left_of_the_limit(monkeypatch):
+    """Its own timeout is for what it is asked later."""
+    limits, connect = [], dist.TCPStore
+
+    def recorded(host, port, size, master, timeout, **more):
+        limits.append(timeout)
+        return connect(host, port, size, master, timeout, **more)
+
+    server = dist.TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
+    monkeypatch.setattr(dist, "TCPStore", recorded)
+    client = connect_store("127.0.0.1", server.port, timedelta(hours=1), time.monotonic() + 60)
+    assert len(limits) == 1 and limits[0] <= timedelta(seconds=60) and client.timeout == timedelta(hours=1)

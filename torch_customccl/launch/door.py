@@ -127,7 +127,7 @@ def knock(host: str, port: int, launch_key: str, nonce: str, rank: int, limit_s:
             line.sendall(f"{MARK} {nonce} {proof(launch_key)} {rank}\n".encode())
             answer = _read_line(line, deadline)
         except TimeoutError as error:
-            raise ForeignError(f"somebody holds {host}:{port} but did not answer within {limit:g} s") from error
+            raise ForeignError(f"somebody holds {host}:{port} but did not answer within {limit:.3g} s") from error
         except OSError as error:
             raise ForeignError(f"somebody at {host}:{port} broke the connection off: {error}") from error
         return _store_port(answer, f"{host}:{port}", proof(launch_key, nonce)), line

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch_customccl.launch.door import ForeignError, RefusedError, knock
 from torch_customccl.launch.info import LaunchInfo
 from torch_customccl.launch.places import Place, launch_key, places_of
-from torch_customccl.launch.store_client import connect_store
+from torch_customccl.launch.store_client import AbsentError, connect_store
 
 _PAUSE_S = 0.02  # between two rounds of knocking at doors that are not open yet
 
@@ -48,6 +48,9 @@ def enter(info: LaunchInfo, board: Any, timeout: timedelta, deadline: float) -> 
         else:
             try:
                 return connect_store(place[0], port, timeout, deadline), line
+            except AbsentError as error:  # rank 0 has given up since, or has died: it may begin anew
+                line.close()
+                latest = f" (its door answered, but there is {error})"
             except BaseException:
                 line.close()
                 raise

@@ -35,7 +35,7 @@ from torch_customccl.launch.places import check_known, check_place, launch_key, 
 from torch_customccl.launch.pmi import open_pmi
 from torch_customccl.launch.pmix import open_pmix
 from torch_customccl.launch.ports import hold_port, own_addresses
-from torch_customccl.launch.store_client import connect_store
+from torch_customccl.launch.store_client import await_store
 
 _LAST_WORDS_S = 5.0
 _GLANCE_S = 2.0  # for the holder of a port to say that it is this launch's rank 0
@@ -124,7 +124,7 @@ def _meet(info: LaunchInfo, deadline: float, timeout: timedelta) -> Meeting:
     if _agent_serves(info):
         assert info.master_addr is not None and info.master_port is not None
         check_known(info.master_addr, info)
-        return Meeting(info, connect_store(info.master_addr, info.master_port, timeout, deadline))
+        return Meeting(info, await_store(info.master_addr, info.master_port, timeout, deadline))
     board = _launchers_board(info)
     if board is not None and not info.launch_id:
         info = dataclasses.replace(info, launch_id=board.job)
