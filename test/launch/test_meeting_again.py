@@ -150,6 +150,18 @@ def test_an_interrupt_of_rank_0_leaves_no_door_that_keeps_the_next_attempt_out(m
     assert not [thread for thread in set(threading.enumerate()) - threads if thread.name == "customccl-door"]
 
 
+def test_an_interrupt_of_rank_0_when_all_have_met_leaves_its_door_to_the_next_coordinator(monkeypatch):
+    launch = fresh_launch() + os.urandom(4).hex()
+    threads = set(threading.enumerate())
+    with monkeypatch.context() as patch:
+        patch.setattr(door.Door, "close", interrupted(door.Door.close, before=True))
+        first = in_ranks(2, lambda rank: Coordinator(info(rank, 2, launch), timeout=LIMIT))
+    assert isinstance(first[0], KeyboardInterrupt) and isinstance(first[1], Coordinator)
+    again = in_ranks(2, lambda rank: Coordinator(info(rank, 2, launch), timeout=LIMIT).allgather(b"!"))
+    assert again == [[b"!"] * 2] * 2
+    assert not [thread for thread in set(threading.enumerate()) - threads if thread.name == "customccl-door"]
+
+
 class OutdatedBoard:
     """A launcher's board that first tells where rank 0 was in an attempt that failed."""
 

@@ -104,7 +104,12 @@ class Door:
         if launch != proof(self._launch_key):
             return "another launch", False
         with self._lock:
-            here = [(each, other) for each, other in self._lines.get(rank, []) if not _has_ended(other)]
+            here = []
+            for each, other in self._lines.get(rank, []):
+                if _has_ended(other):
+                    other.close()
+                else:
+                    here.append((each, other))
             if rank == 0 or any(each != nonce for each, _ in here):
                 return f"rank {rank} is here already", False
             if not self._closed:
@@ -172,8 +177,8 @@ def _read_line(line: socket.socket, deadline: float) -> str:
 
 def _has_ended(line: socket.socket) -> bool:
     """Whether the other side has closed `line`, or has died. Not if it said first that it stays."""
-    line.setblocking(False)
     try:
+        line.setblocking(False)
         return not line.recv(1, socket.MSG_PEEK)
     except BlockingIOError:
         return False
