@@ -17,7 +17,6 @@ from torch_customccl.launch.store_client import AbsentError, connect_store
 
 _PAUSE_S = 0.02  # between two rounds of knocking at doors that are not open yet
 
-
 # One for all attempts of a process, so that rank 0 knows it again whatever has become of its earlier ones.
 _nonces: dict[tuple[int, LaunchInfo], str] = {}
 
